@@ -1,0 +1,1 @@
+"""Pages and figures over the published tables; they read, sum and draw, and compute nothing new."""

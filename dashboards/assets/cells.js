@@ -1,0 +1,115 @@
+"use strict";
+// How each kind of table field is shown, compared and searched.
+
+ett.cells = (() => {
+  const { element, format } = ett;
+  const site = () => ett.get("data/site");
+  const component = (key) => site().components[key] || { label: key, colour: "#8a94a3", definition: "" };
+  const swatch = (colour) => element("span", { class: "swatch", style: `background:${colour}` });
+  const number = (text) => element("span", { class: "number" }, text);
+
+  const text = (value) =>
+    format.isUnknown(value)
+      ? element("span", { class: "muted", title: "not known" }, format.UNKNOWN)
+      : element("bdi", { class: "text", title: format.visible(value) }, format.visible(value));
+
+  const yesNo = (value) => (value === true ? "yes" : value === false ? "no" : value);
+
+  function componentCell(key, row, columns, listing) {
+    if (format.isUnknown(key)) return text(null);
+    const told = component(key);
+    const name = element("span", { class: "text", title: told.definition || key }, format.visible(told.label));
+    const isSource = listing.id === "ranking";
+    const shown = isSource
+      ? element("a", { href: `#jobs&find=${encodeURIComponent(told.label)}`, title: told.definition || key }, format.visible(told.label))
+      : name;
+    return element("span", { class: "with-swatch" }, swatch(told.colour), shown);
+  }
+
+  function stageCell(key) {
+    const told = site().stages[key];
+    return told ? element("span", { class: "with-swatch" }, swatch(told.colour), told.label) : text(key);
+  }
+
+  function shareCell(ratio, row, columns) {
+    const colour = columns.component ? component(columns.component[row]).colour : "#8a94a3";
+    const bar = element("span", { class: "share-bar" }, element("span", { style: `width:${100 * (ratio || 0)}%;background:${colour}` }));
+    return element("span", { class: "share" }, bar, number(format.percent(ratio)));
+  }
+
+  // The stages of a job to scale: of its GPU time, or of its wall time where it has none.
+  function stagesCell(_, row, columns) {
+    const stages = site().stages;
+    const parts = (unit) => Object.keys(stages).map((key) => [key, columns[`shown_${key}_${unit}`][row]]);
+    const total = (pairs) => pairs.reduce((sum, [, ms]) => sum + ms, 0);
+    const isByGpu = total(parts("gpu_ms")) > 0;
+    const pairs = isByGpu ? parts("gpu_ms") : parts("ms");
+    const whole = total(pairs);
+    if (!whole) return element("span", { class: "muted" }, "no time yet");
+    const told = pairs.filter(([, ms]) => ms > 0).map(([key, ms]) => `${stages[key].label} ${format.percent(ms / whole)}`);
+    const label = `${told.join(", ")} ${isByGpu ? "of GPU time" : "of wall time (GPUs not said)"}`;
+    const bar = element("span", { class: "strip small-strip", role: "img", "aria-label": label, title: label });
+    for (const [key, ms] of pairs) {
+      bar.append(element("span", { style: `width:${(100 * ms) / whole}%;background:${stages[key].colour}` }));
+    }
+    return bar;
+  }
+
+  function jobLink(jobId, row, columns) {
+    const href = ett.jobHref(columns.cluster[row], jobId);
+    return element("a", { href, class: "text", title: format.visible(jobId) }, element("bdi", {}, format.visible(jobId)));
+  }
+
+  const flags = (words) =>
+    element("span", {}, ...(words || []).map((word) => element("span", { class: "flag" }, word)));
+
+  const kinds = {
+    text: { show: (v) => text(yesNo(v)) },
+    word: { show: (v) => text(format.isUnknown(v) ? null : format.word(v)) },
+    job: { show: jobLink },
+    component: { show: componentCell, say: (key) => (key ? `${component(key).label} ${key}` : "") },
+    stage: { show: stageCell },
+    flags: { show: flags, say: (words) => (words || []).join(" ") },
+    stages: { show: stagesCell },
+    share: { show: shareCell, isNumber: true },
+    count: { show: (v) => number(format.count(v)), isNumber: true },
+    gpus: { show: (v) => (v === 0 ? element("span", { class: "muted" }, "not said") : number(format.count(v))), isNumber: true },
+    gpu_ms: { show: (v) => number(format.gpuHours(v)), isNumber: true },
+    ms: { show: (v) => number(format.duration(v)), isNumber: true },
+    exact_ms: { show: (v) => number(format.exactDuration(v)), isNumber: true },
+    ratio: { show: (v) => number(format.percent(v)), isNumber: true },
+    money: { show: moneyCell, isNumber: true },
+    at: { show: (v) => element("span", { class: "time" }, format.instant(v)) },
+    exact_at: { show: (v) => element("span", { class: "time" }, format.exactInstant(v)) },
+    day: { show: (v) => element("span", { class: "time" }, v) },
+  };
+
+  // A cost of which only a part has a price is a lower bound, and says so.
+  function moneyCell(amount, row, columns) {
+    const money = format.amount(amount);
+    const priced = columns.priced_gpu_ms, lost = columns.lost_gpu_ms;
+    if (amount === null || !priced || priced[row] >= lost[row]) return number(money);
+    const share = format.percent(priced[row] / lost[row]);
+    return element("span", { class: "number", title: `the ${share} of it that has a price` }, `≥ ${money}`);
+  }
+
+  const show = (field, row, columns, listing) =>
+    kinds[field.kind].show((columns[field.name] || [])[row], row, columns, listing);
+
+  function say(field, row, columns) {
+    const value = (columns[field.name] || [])[row];
+    if (kinds[field.kind].say) return kinds[field.kind].say(value);
+    return typeof value === "string" ? value.replaceAll("_", " ") : "";
+  }
+
+  // Nulls come last in both directions.
+  function compare(a, b) {
+    if (format.isUnknown(a) || format.isUnknown(b)) return format.isUnknown(a) - format.isUnknown(b);
+    return typeof a === "string" ? a.localeCompare(b, "en", { numeric: true }) : a - b;
+  }
+
+  // The currency stands in the heading, where it takes no room of every cell.
+  const label = (field) => (field.kind === "money" ? `${field.label}, ${site().currency}` : field.label);
+
+  return { show, say, compare, label, isNumber: (field) => Boolean(kinds[field.kind].isNumber) };
+})();

@@ -1,0 +1,103 @@
+"""ETT% by day: every stage's share of the GPU time held, stacked in stage order."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import plotly.graph_objects as go
+
+from dashboards import format as words
+from dashboards.theme import TEMPLATES, TEXT_ON_EFFECTIVE
+from pipelines.taxonomy import Stage
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+_DAY_MS = 86_400_000
+_MOST_LABELS = 16  # more bars than this leave no room for a number in each
+_SPARSE = 3  # calendar days per published day from which on the gaps are left out
+
+
+def days(frame: pd.DataFrame) -> go.Figure:
+    """Draw `days_spec(frame)` as a figure in the light theme."""
+    spec = days_spec(frame)
+    return go.Figure({**spec, "layout": {**spec["layout"], "template": TEMPLATES["light"]}})
+
+
+def days_spec(frame: pd.DataFrame) -> dict[str, Any]:
+    """Stack each day's stages as shares of `held_gpu_ms`, as plain Plotly data.
+
+    `frame`: one row per `ds`, in order, with `held_gpu_ms`, `effective_gpu_ms`, the
+    `<stage>_gpu_ms` of the other stages and `is_provisional`. Days that held no GPU are left out.
+    """
+    shown = frame[frame["held_gpu_ms"] > 0]
+    labels = [day.isoformat() for day in shown["ds"]]
+    held = shown["held_gpu_ms"].tolist()
+    traces = [_stage(stage, shown, labels, held) for stage in Stage]
+    provisional = [x for x, is_open in zip(labels, shown["is_provisional"], strict=True) if is_open]
+    if provisional:
+        traces.append(_provisional(provisional))
+    return {"data": traces, "layout": _layout(shown["ds"].tolist())}
+
+
+def stage_column(stage: Stage) -> str:
+    """The published column of a stage's GPU time."""
+    return f"{stage.value}_gpu_ms"
+
+
+def _stage(stage: Stage, frame: pd.DataFrame, labels: list[str], held: list[int]) -> dict[str, Any]:
+    spent = frame[stage_column(stage)].tolist()
+    shares = [gpu_ms / all_of_it for gpu_ms, all_of_it in zip(spent, held, strict=True)]
+    trace: dict[str, Any] = {
+        "type": "bar",
+        "name": stage.label,
+        "x": labels,
+        "y": shares,
+        "customdata": [words.gpu_hours(gpu_ms) for gpu_ms in spent],
+        "marker": {"color": stage.colour, "line": {"width": 0}},
+        "hovertemplate": "%{y:.1%} · %{customdata} GPU-h",
+    }
+    if stage is Stage.EFFECTIVE and len(labels) <= _MOST_LABELS:
+        trace |= {
+            "text": [words.percent(share) for share in shares],
+            "textposition": "inside",
+            "insidetextanchor": "end",
+            "textangle": 0,
+            "textfont": {"color": TEXT_ON_EFFECTIVE, "size": 12},
+        }
+    return trace
+
+
+def _provisional(labels: list[str]) -> dict[str, Any]:
+    return {
+        "type": "scatter",
+        "mode": "markers",
+        "name": "Provisional day",
+        "x": labels,
+        "y": [1.035] * len(labels),
+        "marker": {"symbol": "diamond-open", "size": 8, "color": "#8a94a3"},
+        "hovertemplate": "its figures may still change",
+    }
+
+
+def _layout(shown: list[Any]) -> dict[str, Any]:
+    span = (shown[-1] - shown[0]).days + 1 if shown else 1
+    is_sparse = span >= _SPARSE * len(shown)
+    axis: dict[str, Any] = {"type": "category"} if is_sparse else {"type": "date"}
+    if not is_sparse:
+        axis |= {"tickformat": "%b %-d", "hoverformat": "%a %Y-%m-%d", "showgrid": False}
+        axis |= {"dtick": _DAY_MS} if len(shown) <= _MOST_LABELS else {}
+    return {
+        "barmode": "stack",
+        "bargap": 0.25,
+        "uniformtext": {"minsize": 10, "mode": "hide"},
+        "hovermode": "x unified",
+        "height": 360,
+        "xaxis": axis,
+        "yaxis": {"tickformat": ".0%", "range": [0, 1.07], "tickvals": [0, 0.25, 0.5, 0.75, 1]},
+        "meta": {
+            "notes": ["Days between the ones shown have no published GPU time."]
+            if is_sparse and len(shown) > 1
+            else []
+        },
+    }

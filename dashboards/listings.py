@@ -1,0 +1,287 @@
+"""Every table on a page, declared once: its columns, what they are called, how they are shown."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING, Any
+
+from dashboards.columns import Columns, values
+from pipelines.taxonomy import Stage
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    import pandas as pd
+
+
+@dataclass(frozen=True, slots=True)
+class Field:
+    """One column. `name` is the column of the data and of the CSV; `kind` says how it is shown.
+
+    Kinds: text, count, gpus, gpu_ms, ms, exact_ms, ratio, share, money, at, exact_at, day,
+    component, stage, word, job, stages, flags. `rank` 1 is shown always, 2 not on narrow screens,
+    3 on wide ones only, 0 only in the CSV. `stages` and `flags` are drawn from other columns.
+    """
+
+    name: str
+    label: str
+    kind: str = "text"
+    hint: str = ""
+    rank: int = 1
+
+
+@dataclass(frozen=True, slots=True)
+class Listing:
+    """One table: `empty` says why it may have no row, `page` how many rows are shown at first."""
+
+    id: str
+    label: str
+    fields: tuple[Field, ...]
+    empty: str
+    page: int = 25
+    is_searchable: bool = False
+
+    def described(self) -> dict[str, Any]:
+        """The declaration as plain data for the browser."""
+        return asdict(self)
+
+    @property
+    def names(self) -> list[str]:
+        """The columns that it needs; drawn fields have none of their own."""
+        return [f.name for f in self.fields if f.kind not in DRAWN]
+
+    def columns(self, frame: pd.DataFrame) -> Columns:
+        """What it needs of a frame."""
+        return {name: values(frame[name]) for name in self.names}
+
+    def pick(self, columns: Columns) -> Columns:
+        """What it needs of plain columns."""
+        return {name: columns[name] for name in self.names}
+
+
+DRAWN = ("stages", "flags")
+
+_LOST = Field("lost_gpu_ms", "Lost GPU-hours", "gpu_ms", "GPU time held that trained nothing new.")
+_COST = Field("lost_cost", "Cost", "money", "Price of the lost GPU time, where a price is known.")
+_HELD = Field("held_gpu_ms", "Held GPU-hours", "gpu_ms", "GPU time that jobs held.", 2)
+_GPU_ETT = Field(
+    "gpu_ett_ratio", "ETT%", "ratio", "Share of the GPU time held that trained on new data."
+)
+_CAUSE = Field("cause", "Cause", "word")
+
+DAYS = Listing(
+    "days",
+    "ETT% by day",
+    (
+        Field("ds", "Day (UTC)", "day"),
+        _GPU_ETT,
+        Field("ett_ratio", "ETT% by wall time", "ratio", "Each job counts by its hours.", 2),
+        _HELD,
+        _LOST,
+        _COST,
+        *(
+            Field(f"{s.value}_gpu_ms", f"{s.label}, GPU-hours", "gpu_ms", rank=2)
+            for s in Stage
+            if s is not Stage.EFFECTIVE
+        ),
+        Field("effective_gpu_ms", "Effective, GPU-hours", "gpu_ms", rank=0),
+        Field("wall_ms", "Wall time", "ms", rank=0),
+        Field("effective_ms", "Effective wall time", "ms", rank=0),
+        Field("job_count", "Jobs", "count", rank=2),
+        Field("note", "Note", "flags"),
+        Field("is_provisional", "Provisional", "text", rank=0),
+    ),
+    "No day is published.",
+    31,
+)
+RANKING = Listing(
+    "ranking",
+    "Overhead sources",
+    (
+        Field("component", "Source", "component", "Opens the jobs that lost most to it."),
+        Field("owner", "Owner"),
+        _LOST,
+        Field("share_ratio", "Share of loss", "ratio", rank=2),
+        _COST,
+        Field("lost_ms", "Lost wall time", "ms", "Also time without GPUs, such as a queue.", 2),
+        Field("priced_gpu_ms", "Priced GPU time", "gpu_ms", rank=0),
+    ),
+    "Nothing was lost in these days.",
+    40,
+)
+JOBS = Listing(
+    "jobs",
+    "Jobs",
+    (
+        Field("job_id", "Job", "job"),
+        Field("cluster", "Cluster", rank=3),
+        Field("model", "Model", rank=2),
+        Field("team", "Team", rank=3),
+        Field("max_gpus", "GPUs", "gpus", "Most GPUs held by an attempt.", 2),
+        Field("shown_stages", "Time by stage", "stages", "Stages of the days shown, to scale."),
+        Field("shown_gpu_ett_ratio", "ETT%", "ratio", "Of the GPU time held in the days shown."),
+        Field("shown_lost_gpu_ms", "Lost GPU-hours", "gpu_ms", "In the days shown."),
+        Field("shown_largest_loss", "Largest loss", "component", rank=2),
+        Field("attempt_count", "Attempts", "count", rank=2),
+        Field("failure_count", "NoF", "count", "Interruptions by the infrastructure.", 2),
+        Field("outcome", "Outcome", "word", rank=2),
+        Field("started_at", "Started (UTC)", "at", rank=3),
+        Field("wall_ms", "Wall time", "ms", "Of the whole job, as known now.", 3),
+        Field("flags", "Notes", "flags", rank=2),
+        *(Field(f"shown_{s.value}_gpu_ms", s.label, "gpu_ms", rank=0) for s in Stage),
+        *(Field(f"shown_{s.value}_ms", s.label, "ms", rank=0) for s in Stage),
+        Field("is_censored", "Still running", rank=0),
+        Field("is_presumed_dead", "Presumed dead", rank=0),
+        Field("is_clock_conflict", "Clock conflict", rank=0),
+    ),
+    "No job has wall time in these days.",
+    25,
+    is_searchable=True,
+)
+FILES = Listing(
+    "files",
+    "Files that need a look",
+    (
+        Field("source_file", "File"),
+        Field("source", "Read as"),
+        Field("reject_count", "Rejected lines", "count"),
+        Field("line_count", "Lines", "count", rank=2),
+        Field("note", "What is odd about it"),
+        Field("event_line_count", "Lines that told something", "count", rank=0),
+        Field("ignored_count", "Ignored lines", "count", rank=0),
+        Field("event_count", "Events", "count", rank=0),
+    ),
+    "Every file was read without a reject and without anything odd.",
+    10,
+)
+REJECTS = Listing(
+    "rejects",
+    "Rejected lines",
+    (
+        Field("source_file", "File"),
+        Field("source_line", "Line", "count"),
+        Field("reason", "Reason and fix"),
+        Field("excerpt", "Line as found", rank=2),
+    ),
+    "No line was rejected.",
+    10,
+)
+JOB_FACTS = Listing(
+    "facts",
+    "The whole job",
+    (
+        Field("gpu_ett_ratio", "ETT% by GPU time", "ratio"),
+        Field("ett_ratio", "ETT% by wall time", "ratio"),
+        Field("wall_ms", "Wall time", "ms"),
+        Field("tts_ms", "Time to start (TTS)", "ms"),
+        Field("attempt_count", "Attempts", "count"),
+        Field("failure_count", "Failures (NoF)", "count"),
+        Field("outcome", "Outcome", "word"),
+        Field("max_gpus", "GPUs, at most", "gpus"),
+        Field("model", "Model"),
+        Field("team", "Team"),
+        Field("cluster", "Cluster"),
+        Field("priority", "Priority"),
+        Field("started_at", "Started (UTC)", "at"),
+        Field("ended_at", "Ended (UTC)", "at"),
+        Field("queue_wait_ms", "Waited in the queue before", "ms"),
+        Field("hidden_ms", "Hidden beside training", "ms"),
+        Field("lost_tail_ms", "Lost after the last checkpoint", "ms"),
+    ),
+    "",
+)
+JOB_COMPONENTS = Listing(
+    "components",
+    "Where its time went",
+    (
+        Field("component", "Component", "component"),
+        Field("owner", "Owner"),
+        Field("duration_ms", "Wall time", "exact_ms"),
+        Field("share_ratio", "Share", "share", rank=2),
+        Field("gpu_ms", "GPU-hours", "gpu_ms", rank=2),
+    ),
+    "It never started: no time has been accounted for in the days shown.",
+    40,
+)
+JOB_ATTEMPTS = Listing(
+    "attempts",
+    "Attempts",
+    (
+        Field("attempt", "Attempt", "count"),
+        Field("outcome", "Outcome", "word"),
+        Field("started_at", "Started (UTC)", "exact_at", rank=2),
+        Field("wall_ms", "Wall time", "ms"),
+        Field("gpus", "GPUs", "count", rank=2),
+        Field("ett_ratio", "ETT%", "ratio"),
+        Field("repeated_ms", "Repeated", "ms", rank=2),
+        Field("end_kind", "End told by", "word", rank=2),
+        Field("is_held", "Kept its GPUs", "text", rank=0),
+        Field("outside_line_count", "Lines outside", "count", rank=2),
+    ),
+    "It has no attempt in the days shown.",
+)
+JOB_RECOVERIES = Listing(
+    "recoveries",
+    "Recoveries",
+    (
+        Field("from_attempt", "From attempt", "count", rank=2),
+        Field("to_attempt", "To attempt", "count"),
+        Field("started_at", "Progress stopped (UTC)", "exact_at"),
+        Field("ttr_ms", "Time to recover (TTR)", "ms"),
+        Field("time_to_new_data_ms", "Until new data", "ms", rank=2),
+        _CAUSE,
+        Field("resumed_at", "Progress resumed", "exact_at", rank=0),
+        Field("new_data_at", "New data", "exact_at", rank=0),
+    ),
+    "It made no recovery in the days shown: it was not interrupted, or has not trained since.",
+)
+JOB_INTERRUPTIONS = Listing(
+    "interruptions",
+    "Interruptions",
+    (
+        Field("began_at", "Began (UTC)", "exact_at"),
+        Field("attempt", "Attempt", "count"),
+        Field("kind", "Kind", "word", rank=2),
+        _CAUSE,
+        Field("is_infrastructure", "Counted in NoF", "text"),
+    ),
+    "It was not interrupted in the days shown.",
+)
+JOB_INTERVALS = Listing(
+    "intervals",
+    "Every interval",
+    (
+        Field("started_at", "Begin (UTC)", "exact_at"),
+        Field("duration_ms", "Duration", "exact_ms"),
+        Field("component", "Component", "component"),
+        Field("stage", "Stage", "stage", rank=2),
+        Field("attempt", "Attempt", "count", rank=2),
+        Field("gpus", "GPUs", "count", rank=2),
+        Field("cause", "Cause", "word", rank=2),
+        Field("is_inferred", "Inferred", "text", rank=2),
+        Field("gating_rank", "Gating rank", "count", "Rank that ended a phase last.", 2),
+    ),
+    "No time has been accounted for in the days shown.",
+    20,
+)
+LISTINGS: Mapping[str, Listing] = {
+    listing.id: listing
+    for listing in (
+        DAYS,
+        RANKING,
+        JOBS,
+        FILES,
+        REJECTS,
+        JOB_FACTS,
+        JOB_COMPONENTS,
+        JOB_ATTEMPTS,
+        JOB_RECOVERIES,
+        JOB_INTERRUPTIONS,
+        JOB_INTERVALS,
+    )
+}
+
+
+def described(listings: Sequence[Listing] = tuple(LISTINGS.values())) -> dict[str, Any]:
+    """The declarations for the browser, by id."""
+    return {listing.id: listing.described() for listing in listings}

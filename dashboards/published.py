@@ -1,0 +1,100 @@
+"""Reader of a warehouse's published Delta tables: the only door of the pages to storage."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pandas as pd
+import pyarrow as pa
+from deltalake import DeltaTable
+from deltalake.exceptions import DeltaError
+
+from pipelines import tables
+from pipelines.errors import WarehouseError
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from datetime import date
+
+    from pipelines.tables import Table
+
+_NULLABLE = {pa.int64(): pd.Int64Dtype(), pa.bool_(): pd.BooleanDtype()}
+
+
+class Published:
+    """The published tables of one warehouse as pandas frames.
+
+    Whole numbers and booleans keep their nulls (`Int64`, `boolean`); times are UTC.
+    Raises WarehouseError where the folder or a table is missing.
+    """
+
+    def __init__(self, warehouse: Path) -> None:
+        self.warehouse = Path(warehouse)
+        if not self.warehouse.is_dir():
+            raise WarehouseError(
+                f"there is no warehouse at {self.warehouse}: "
+                f"publish one with `ett run RAW --warehouse {self.warehouse}`"
+            )
+
+    def read(
+        self, table: Table, columns: Sequence[str], days: Sequence[date] | None = None
+    ) -> pd.DataFrame:
+        """`columns` of `table`, of `days` only where they are given (files of others stay shut).
+
+        Raises ContractError for a column that the table does not declare, WarehouseError where
+        the table is missing or cannot be read.
+        """
+        for name in columns:
+            table[name]
+        only = [("ds", "in", list(days))] if days is not None else None
+        if only is not None and not days:
+            return self._empty(table, columns)
+        try:
+            arrow = self._open(table).to_pyarrow_table(columns=list(columns), filters=only)
+        except (DeltaError, pa.ArrowException, OSError) as error:
+            raise WarehouseError(
+                f"{self.warehouse / table.name} cannot be read: {error}"
+            ) from error
+        return _frame(arrow)
+
+    def has(self, table: Table) -> bool:
+        """Was the table ever published here?"""
+        return bool(DeltaTable.is_deltatable(str(self.warehouse / table.name)))
+
+    def stale_days(self) -> list[date]:
+        """Days whose published figures no longer fit the logbook, in order."""
+        table = tables.WAREHOUSE_STALE_DAY
+        return sorted(self.read(table, ["ds"])["ds"]) if self.has(table) else []
+
+    def publications(self) -> pd.DataFrame:
+        """The publication that counts of each day: its latest. One row per `ds`, in order."""
+        table = tables.WAREHOUSE_PUBLICATION
+        columns = ["ds", "published_at", "as_of", "engine", "ettledger_version", "is_provisional"]
+        told = self.read(table, columns).sort_values(["ds", "published_at"])
+        return told.drop_duplicates("ds", keep="last").reset_index(drop=True)
+
+    def _open(self, table: Table) -> DeltaTable:
+        folder = self.warehouse / table.name
+        if not self.has(table):
+            there = sorted(p.name for p in self.warehouse.iterdir() if (p / "_delta_log").is_dir())
+            raise WarehouseError(
+                f"the warehouse {self.warehouse} has no table {table.name}; it has "
+                f"{', '.join(there) or 'none at all'}. Publish it with `ett run`"
+            )
+        return DeltaTable(str(folder))
+
+    @staticmethod
+    def _empty(table: Table, columns: Sequence[str]) -> pd.DataFrame:
+        return _frame(table.arrow_schema.empty_table().select(list(columns)))
+
+
+def _frame(arrow: pa.Table) -> pd.DataFrame:
+    frame: pd.DataFrame = arrow.to_pandas(types_mapper=_NULLABLE.get)
+    return frame
+
+
+def latest(frame: pd.DataFrame, key: Sequence[str]) -> pd.DataFrame:
+    """One row per `key`, of its latest `ds`: a whole job's figures stand on each of its days."""
+    ordered = frame.sort_values("ds", kind="stable")
+    return ordered.drop_duplicates(list(key), keep="last").reset_index(drop=True)

@@ -33,7 +33,7 @@ docs: setup
 # One universal lock that both uv and pip install from, with hashes.
 lock:
 	uv pip compile --universal --python-version 3.11 --generate-hashes --no-emit-index-url \
-	    --no-emit-find-links --no-header --no-annotate --group dev --extra webserver \
+	    --no-emit-find-links --no-header --no-annotate --no-strip-extras --group dev --extra webserver \
 	    pyproject.toml -o requirements.lock
 
 bench: setup

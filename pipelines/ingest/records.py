@@ -1,0 +1,116 @@
+"""What a reader hands out: events, rejects, and the account of one file."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+import msgspec
+
+from pipelines.ingest.files import RawFile
+from pipelines.taxonomy import Taxonomy
+
+EXCERPT_CHARACTERS = 200
+_LONGEST_CHARACTER = 4  # bytes in UTF-8
+
+
+class Said(msgspec.Struct, kw_only=True, gc=False):
+    """What one event says; None where it says nothing. Fields of lifecycle-events.md.
+
+    No cycles are possible, and millions are made: the garbage collector need not look.
+    """
+
+    job_id: str
+    event: str
+    cluster: str | None = None
+    attempt: int | None = None
+    rank: int | None = None
+    host: str | None = None
+    step: int | None = None
+    samples: int | None = None
+    phase: str | None = None
+    span_id: str | None = None
+    blocking: bool | None = None
+    gpus: int | None = None
+    held: bool | None = None
+    outcome: str | None = None
+    cause: str | None = None
+    model: str | None = None
+    team: str | None = None
+    priority: str | None = None
+    attrs: dict[str, str] | None = None
+
+
+Event = tuple[int, int, Said]
+"""Line of the file (from 1), time in epoch milliseconds, and what was said."""
+
+
+class Reject(NamedTuple):
+    """A line that could not be read, and why."""
+
+    line: int
+    reason: str
+    excerpt: str
+
+
+class RejectError(Exception):
+    """Raised inside a reader for a line that cannot be read; its message is the reason."""
+
+
+@dataclass(slots=True)
+class Tally:
+    """The account of one file, filled while it is read.
+
+    Law: lines read = event lines + rejects + ignored lines. `refused` are lines that no parser
+    sees (too long, or lost to damaged compression); they are counted as rejects.
+    """
+
+    line_count: int = 0
+    event_line_count: int = 0
+    reject_count: int = 0
+    ignored_count: int = 0
+    event_count: int = 0
+    first_ms: int | None = None
+    last_ms: int | None = None
+    notes: list[str] = field(default_factory=list)
+    refused: list[Reject] = field(default_factory=list)
+
+    @property
+    def accounted(self) -> int:
+        """Lines of which it is known what became of them."""
+        return self.event_line_count + self.reject_count + self.ignored_count
+
+    def reject(self, line: int, reason: object, text: bytes) -> Reject:
+        """Count and make the reject of `text`, with as much of it as the table keeps.
+
+        >>> Tally().reject(3, "not JSON", b"x" * 900).excerpt == "x" * 200
+        True
+        """
+        self.reject_count += 1
+        head = text[: EXCERPT_CHARACTERS * _LONGEST_CHARACTER].decode(errors="replace")
+        return Reject(line, str(reason), head[:EXCERPT_CHARACTERS])
+
+    def refuse(self, line: int, reason: str, text: bytes) -> None:
+        """Reject a line that no parser will see."""
+        self.refused.append(self.reject(line, reason, text))
+
+    def saw(self, times: list[int]) -> None:
+        """Count events at these times (epoch ms)."""
+        self.event_count += len(times)
+        seen = [t for t in (self.first_ms, self.last_ms) if t is not None]
+        self.first_ms, self.last_ms = min([*times, *seen]), max([*times, *seen])
+
+
+@dataclass(slots=True)
+class Reading:
+    """All that a parser may know besides the lines: the file, the taxonomy, and its account."""
+
+    file: RawFile
+    taxonomy: Taxonomy
+    tally: Tally = field(default_factory=Tally)
+
+
+Numbered = Iterable[tuple[int, bytes]]
+Parser = Callable[[Numbered, Reading], Iterator[Event | Reject]]
+"""A parser accounts for every line in the tally: an event line, a reject, or ignored."""

@@ -1,0 +1,173 @@
+"""The site's registry: one YAML file with its components, owners and prices, as a Taxonomy."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, NoReturn
+
+import yaml
+
+from pipelines.errors import RegistryError, nearest
+from pipelines.taxonomy import DEFAULT, Taxonomy
+
+_COLOUR = re.compile(r"#[0-9A-Fa-f]{6}")
+_CURRENCY = re.compile(r"[A-Z]{3}")
+_CHILD = re.compile(r"[a-z][a-z0-9_]*(?:\.[a-z][a-z0-9_]*)+")
+_SECTIONS = ("components", "owners", "model_owners", "prices", "currency")
+_CHILD_NEEDED = ("label", "definition")
+_CHILD_FIELDS = (*_CHILD_NEEDED, "owner", "colour")
+
+
+def load_registry(path: str | Path) -> Taxonomy:
+    """The taxonomy of the site that the YAML file describes (docs/registry.md).
+
+    What the file does not say is as in the built-in taxonomy. Raises RegistryError, which names
+    the file, the key in it, what is known, and the fix.
+    """
+    root = _Node(str(path), (), _yaml(Path(path)))
+    sections = dict(root.items(known=_SECTIONS))
+    absent = _Node(str(path), (), None)
+    site = _renamed(DEFAULT, sections.get("owners", absent))
+    site = _extended(site, sections.get("components", absent))
+    return replace(
+        site,
+        model_owners=_model_owners(site, sections.get("model_owners", absent)),
+        prices=_prices(sections.get("prices", absent)),
+        currency=_currency(sections.get("currency", absent)),
+    )
+
+
+@dataclass(frozen=True)
+class _Node:
+    """A value of the file and the keys that lead to it, so that messages can say where."""
+
+    file: str
+    keys: tuple[str, ...]
+    value: Any
+
+    def fail(self, what: str) -> NoReturn:
+        place = f"{'.'.join(self.keys)}: " if self.keys else ""
+        raise RegistryError(f"{self.file}: {place}{what}")
+
+    def items(self, known: Iterable[str] | None = None) -> Iterator[tuple[str, _Node]]:
+        """The members of a mapping; nothing where the file says nothing."""
+        if self.value is None:
+            return
+        if not isinstance(self.value, dict):
+            self.fail(f"expected a mapping (key: value), found {self.value!r}")
+        for key, value in self.value.items():
+            if not isinstance(key, str):
+                self.fail(f"the key {key!r} is no text: put it in quotes")
+            if known is not None and key not in known:
+                self.fail(f"unknown key '{key}': {nearest(key, known)}")
+            yield key, _Node(self.file, (*self.keys, key), value)
+
+    def text(self) -> str:
+        """A text with something in it."""
+        if not isinstance(self.value, str) or not self.value.strip():
+            self.fail(f"expected a text, found {self.value!r}: put it in quotes")
+        return self.value
+
+
+class _Loader(yaml.SafeLoader):
+    """YAML in which a key may stand only once: the second would silently win."""
+
+    def construct_mapping(self, node: Any, deep: bool = False) -> dict[Any, Any]:  # noqa: FBT001, FBT002 - PyYAML's
+        mapping = super().construct_mapping(node, deep)
+        names = [key.value for key, _ in node.value]
+        twice = [name for name in names if names.count(name) > 1]
+        if twice:
+            message = f"the key '{twice[0]}' stands twice"
+            raise yaml.constructor.ConstructorError(None, None, message, node.start_mark)
+        return mapping
+
+
+def _yaml(path: Path) -> Any:
+    try:
+        return yaml.load(path.read_text(encoding="utf-8"), _Loader)  # noqa: S506 - a SafeLoader
+    except OSError as error:
+        raise RegistryError(f"cannot read the registry {path}: {error.strerror}") from error
+    except (yaml.YAMLError, UnicodeDecodeError) as error:
+        raise RegistryError(f"{path}: not valid YAML: {error}") from error
+
+
+def _renamed(site: Taxonomy, section: _Node) -> Taxonomy:
+    """`owners`: the built-in name of an owner -> the site's."""
+    known = {c.owner for c in site if c.owner is not None}
+    names = {old: new.text() for old, new in section.items(known=known)}
+    components = {
+        key: replace(c, owner=names.get(c.owner, c.owner)) if c.owner else c
+        for key, c in site.components.items()
+    }
+    return replace(site, components=components)
+
+
+def _extended(site: Taxonomy, section: _Node) -> Taxonomy:
+    """`components`: `parent.child` -> label, definition, and where they differ owner and colour."""
+    children = sorted(section.items(), key=lambda item: item[0].count("."))  # parents first
+    for key, node in children:
+        _check_child(site, key, node)
+        fields = dict(node.items(known=_CHILD_FIELDS))
+        missing = [name for name in _CHILD_NEEDED if name not in fields]
+        if missing:
+            node.fail(
+                f"{' and '.join(missing)} missing: a component needs {' and '.join(_CHILD_NEEDED)}"
+            )
+        if "colour" in fields and not _COLOUR.fullmatch(fields["colour"].text()):
+            fields["colour"].fail(f"expected #RRGGBB, found {fields['colour'].value!r}")
+        said = {name: field.text() for name, field in fields.items()}
+        site = site.with_child(
+            key,
+            label=said["label"],
+            owner=said.get("owner"),
+            definition=said["definition"],
+            colour=said.get("colour"),
+        )
+    return site
+
+
+def _check_child(site: Taxonomy, key: str, node: _Node) -> None:
+    if key in site.components:
+        node.fail("exists already; give a child of it, or rename its owner under 'owners'")
+    if not _CHILD.fullmatch(key):
+        node.fail("a site adds children only, as parent.child in lower case: a new child's name "
+                  f"begins with one of {', '.join(sorted(site.phases))}")  # fmt: skip
+    parent = key.rpartition(".")[0]
+    if parent not in site.components:
+        node.fail(f"unknown parent '{parent}': {nearest(parent, site.components)}")
+    if site[parent].is_given:
+        node.fail(f"'{parent}' is given by the accounting only: a log cannot claim a part of it")
+
+
+def _model_owners(site: Taxonomy, section: _Node) -> dict[tuple[str, str], str]:
+    """`model_owners`: model -> component -> owner."""
+    owned = {c.key for c in site if c.owner is not None}
+    return {
+        (model, component): owner.text()
+        for model, components in section.items()
+        for component, owner in components.items(known=owned)
+    }
+
+
+def _prices(section: _Node) -> dict[str, float]:
+    """`prices`: cluster -> price of one GPU-hour; `default` is the price of all others."""
+    return {cluster: _price(node) for cluster, node in section.items()}
+
+
+def _price(node: _Node) -> float:
+    is_number = isinstance(node.value, int | float) and not isinstance(node.value, bool)
+    if not is_number or not math.isfinite(node.value) or node.value < 0:
+        node.fail(f"expected the price of one GPU-hour, 0 or more, found {node.value!r}")
+    return float(node.value)
+
+
+def _currency(section: _Node) -> str:
+    if section.value is None:
+        return DEFAULT.currency
+    if not _CURRENCY.fullmatch(section.text()):
+        section.fail(f"expected a code of ISO 4217 such as EUR, found {section.value!r}")
+    return section.text()

@@ -1,0 +1,1 @@
+"""Logs of GPU training jobs in, a balanced ledger of their time out."""

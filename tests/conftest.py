@@ -27,7 +27,7 @@ def pytest_collection_modifyitems(config, items):
 def engine(request):
     from pipelines.engine import open_engine
 
-    opened = open_engine(request.config.getoption("--engine"))
+    opened = open_engine(request.config.getoption("--engine"), is_small=True)
     yield opened
     opened.stop()
 

@@ -14,10 +14,11 @@ def line(when: str, event: str, job: str = "a", **fields) -> dict:
     return {"ts": at(when), "event": event, "job_id": job, **fields}
 
 
-def started(when: str, job: str = "a", *, gpus: int = 8, **fields) -> list[dict]:
+def started(when: str, job: str = "a", *, training: str | None = None, gpus: int = 8) -> list[dict]:
+    """An attempt that enters the loop at `training`, or at once."""
     return [
-        line(when, "attempt_started", job, gpus=gpus, model="m", team="t", **fields),
-        line(when, "train_begin", job, step=0),
+        line(when, "attempt_started", job, gpus=gpus, model="m", team="t"),
+        line(training or when, "train_begin", job, step=0),
     ]
 
 

@@ -1,0 +1,1 @@
+"""Whose the loss is and why: interruptions, causes and charges."""

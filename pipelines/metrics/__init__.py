@@ -1,0 +1,1 @@
+"""The timeline, the ledger and the scorecards: pure transforms of DataFrames."""

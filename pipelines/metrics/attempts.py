@@ -1,0 +1,295 @@
+"""The envelope of each attempt: when it started and ended, how, and on how many accelerators."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from pyspark.sql import Column, DataFrame, Window
+from pyspark.sql import functions as F
+
+from pipelines.intervals import union
+from pipelines.metrics.placing import RUN, emitter
+from pipelines.taxonomy import Cause, Outcome
+
+ATTEMPT = [*RUN, "attempt"]
+_ALWAYS = Window.unboundedPreceding
+
+
+def jobs_from_lines(lines: Sequence[DataFrame]) -> DataFrame:
+    """One row per run of a job that any line speaks of, with its dense key `job` and its name."""
+    runs = union([frame.select(*RUN).distinct() for frame in lines]).distinct()
+    order = Window.partitionBy(F.lit(0)).orderBy(*RUN)
+    suffix = F.concat(F.lit("#"), F.col("run").cast("string"))
+    return runs.select(
+        *RUN,
+        F.row_number().over(order).cast("long").alias("job"),
+        F.concat("job_id", F.when(F.col("run") == 1, F.lit("")).otherwise(suffix)).alias("name"),
+    )
+
+
+def envelopes(
+    marks: DataFrame,
+    others: DataFrame,
+    control: DataFrame,
+    jobs: DataFrame,
+    *,
+    as_of: int,
+    dead_after: int,
+) -> DataFrame:
+    """One row per attempt: keys `job` and `att`, order `index`, begin, end, and how it ended.
+
+    `marks` and `others` are placed lines of attempts (others with `attempt_started`), `control`
+    the job_submitted and job_finished lines with their run.
+    """
+    heard = _heard(marks, others)
+    started = heard.withColumn("begin", F.coalesce("started", "first_heard"))
+    ended = (
+        others.where("event = 'attempt_ended'")
+        .join(started.select(*ATTEMPT, "begin"), on=ATTEMPT, how="inner")
+        .where("at >= begin")
+        .groupBy(*ATTEMPT)
+        .agg(F.max("at").alias("stated_end"))
+    )
+    finished = (
+        control.where("event = 'job_finished'").groupBy(*RUN).agg(F.max("at").alias("finished"))
+    )
+    course = Window.partitionBy(*RUN).orderBy("begin", "attempt")
+    ordered = (
+        started.join(ended, on=ATTEMPT, how="left")
+        .join(finished, on=RUN, how="left")
+        .join(jobs, on=RUN, how="inner")
+        .withColumn("index", (F.row_number().over(course) - 1).cast("long"))
+        .withColumn("next_begin", F.lead("begin").over(course))
+        .withColumn("is_last", F.col("next_begin").isNull())
+    )
+    return _with_end(ordered, as_of=as_of, dead_after=dead_after).withColumn(
+        "att",
+        F.row_number().over(Window.partitionBy(F.lit(0)).orderBy("job", "index")).cast("long"),
+    )
+
+
+def _heard(marks: DataFrame, others: DataFrame) -> DataFrame:
+    """First and last sign of life of each attempt, and its earliest `attempt_started`."""
+    is_start = F.col("event") == "attempt_started"
+    parts = [
+        frame.groupBy(*ATTEMPT).agg(
+            F.min("at").alias("first_heard"),
+            F.max("at").alias("last_heard"),
+            F.count("*").alias("line_count"),
+            F.min(F.when(is_start, F.col("at"))).alias("started"),
+        )
+        for frame in (marks, others)
+    ]
+    return (
+        union(parts)
+        .groupBy(*ATTEMPT)
+        .agg(
+            F.min("first_heard").alias("first_heard"),
+            F.max("last_heard").alias("last_heard"),
+            F.sum("line_count").alias("line_count"),
+            F.min("started").alias("started"),
+        )
+    )
+
+
+def _with_end(ordered: DataFrame, *, as_of: int, dead_after: int) -> DataFrame:
+    is_stated = F.col("stated_end").isNotNull()
+    is_finished = F.col("is_last") & (F.col("finished") >= F.col("begin"))
+    is_silent = ~F.col("is_last") | (F.lit(as_of) - F.col("last_heard") >= F.lit(dead_after))
+    kind = (
+        F.when(is_stated, "attempt_ended")
+        .when(is_finished, "job_finished")
+        .when(is_silent, "presumed")
+        .otherwise("as_of")
+    )
+    own_end = (
+        F.when(is_stated, F.col("stated_end"))
+        .when(is_finished, F.col("finished"))
+        .when(is_silent, F.col("last_heard"))
+        .otherwise(F.lit(as_of))
+    )
+    is_presumed = F.col("end_kind") == "presumed"
+    return (
+        ordered.withColumn("end_kind", kind)
+        .withColumn("own_end", own_end)
+        .withColumn("is_cut", F.coalesce(F.col("next_begin") < F.col("own_end"), F.lit(False)))
+        .withColumn("end", F.least("own_end", F.coalesce("next_begin", "own_end")))
+        .withColumn("is_presumed", is_presumed)
+        .withColumn("is_presumed_dead", is_presumed & F.col("is_last"))
+        .withColumn("is_censored", F.col("end_kind") == "as_of")
+        .select(
+            *ATTEMPT, "name", "job", "index", "begin", "end", "end_kind", "is_last", "is_cut",
+            "is_presumed", "is_presumed_dead", "is_censored", "line_count",
+        )
+    )  # fmt: skip
+
+
+def accelerators(attempts: DataFrame, starts: DataFrame) -> DataFrame:
+    """Per attempt: `gpus` (as before where not said; 0 where never said) and `is_held`."""
+    said = F.when(
+        F.col("gpus").isNotNull(),
+        F.struct("at", "e_rank", "e_host", (-F.col("gpus")).alias("less")),
+    )
+    stated = (
+        starts.select("*", *emitter())
+        .groupBy(*ATTEMPT)
+        .agg(F.min(said).alias("said"), F.max("is_held").alias("held"))
+        .select(*ATTEMPT, (-F.col("said.less")).alias("stated"), "held")
+    )
+    course = Window.partitionBy("job").orderBy("index")
+    before = F.last("stated", ignorenulls=True).over(course.rowsBetween(_ALWAYS, 0))
+    first = F.first("stated", ignorenulls=True).over(
+        course.rowsBetween(_ALWAYS, Window.unboundedFollowing)
+    )
+    return (
+        attempts.select(*ATTEMPT, "job", "att", "index")
+        .join(stated, on=ATTEMPT, how="left")
+        .select(
+            "att",
+            F.coalesce(before, first, F.lit(0)).cast("long").alias("gpus"),
+            F.coalesce("held", F.lit(False)).alias("is_held"),
+        )
+    )
+
+
+def outcomes(
+    attempts: DataFrame, others: DataFrame, control: DataFrame, spans: DataFrame
+) -> DataFrame:
+    """Per attempt (`att`): its outcome, and the first cause that an `attempt_ended` names.
+
+    `spans` has (att, first_mark, last_mark) of attempts with marks.
+    """
+    ends = (
+        others.where("event = 'attempt_ended'")
+        .join(attempts.select(*ATTEMPT, "att", "begin"), on=ATTEMPT, how="inner")
+        .where("at >= begin")
+    )
+    finishes = control.where("event = 'job_finished'").join(
+        attempts.where("is_last").select(*RUN, "att"), on=RUN, how="inner"
+    )
+    struck = _struck(attempts, others, spans)
+    joined = (
+        attempts.select("att", "is_presumed")
+        .join(_last_known(ends, "ended"), on="att", how="left")
+        .join(_last_known(finishes, "finished"), on="att", how="left")
+        .join(_first_cause(ends), on="att", how="left")
+        .join(struck, on="att", how="left")
+    )
+    is_failed = F.col("is_presumed") | F.coalesce("is_struck", F.lit(False))
+    otherwise = F.when(is_failed, Outcome.FAILED.value).otherwise(Outcome.UNKNOWN.value)
+    return joined.select(
+        "att", F.coalesce("ended", "finished", otherwise).alias("outcome"), "ended_cause"
+    )
+
+
+def _last_known(ends: DataFrame, name: str) -> DataFrame:
+    """The last outcome that is known: latest, then lowest emitter, then first by name."""
+    best = F.min(F.struct((-F.col("at")).alias("age"), "e_rank", "e_host", "outcome"))
+    return (
+        ends.where(F.col("outcome") != Outcome.UNKNOWN.value)
+        .select("*", *emitter())
+        .groupBy("att")
+        .agg(best.alias("best"))
+        .select("att", F.col("best.outcome").alias(name))
+    )
+
+
+def _first_cause(ends: DataFrame) -> DataFrame:
+    return (
+        ends.where(F.col("cause") != Cause.UNKNOWN.value)
+        .groupBy("att")
+        .agg(F.min(F.struct("at", "cause")).alias("best"))
+        .select("att", F.col("best.cause").alias("ended_cause"))
+    )
+
+
+def _struck(attempts: DataFrame, others: DataFrame, spans: DataFrame) -> DataFrame:
+    """Does an interruption lie at or after the last mark, or anywhere where there is no mark?"""
+    is_late = F.col("last_mark").isNull() | (F.col("at") >= F.col("last_mark"))
+    return (
+        others.where("event = 'interruption'")
+        .join(attempts.select(*ATTEMPT, "att"), on=ATTEMPT, how="inner")
+        .join(spans.select("att", "last_mark"), on="att", how="left")
+        .groupBy("att")
+        .agg(F.max(is_late).alias("is_struck"))
+    )
+
+
+def gaps(attempts: DataFrame) -> DataFrame:
+    """Between attempts: (job, att before, begin, end, is_held, gpus); a held gap keeps the fewer.
+
+    `attempts` has `gpus` and `is_held` joined. Gaps of no length are left out.
+    """
+    course = Window.partitionBy("job").orderBy("index")
+    held = F.lead("is_held").over(course)
+    fewer = F.least(F.col("gpus"), F.lead("gpus").over(course))
+    return (
+        attempts.select(
+            "job",
+            "att",
+            F.col("end").alias("begin"),
+            F.lead("begin").over(course).alias("stop"),
+            held.alias("is_held"),
+            F.when(held, fewer).otherwise(F.lit(0)).cast("long").alias("gpus"),
+        )
+        .where("begin < stop")
+        .withColumnRenamed("stop", "end")
+    )
+
+
+def inside_counts(attempts: DataFrame, emitting: DataFrame, others: DataFrame) -> DataFrame:
+    """Per attempt (`att`): how many of its lines lie within it."""
+    marks = emitting.select("att", F.col("line_count").alias("n"))
+    rest = (
+        others.join(attempts.select(*ATTEMPT, "att", "begin", "end"), on=ATTEMPT, how="inner")
+        .where("at BETWEEN begin AND end")
+        .select("att", F.lit(1).cast("long").alias("n"))
+    )
+    return union([marks, rest]).groupBy("att").agg(F.sum("n").alias("inside_count"))
+
+
+def dimensions(starts: DataFrame, control: DataFrame) -> DataFrame:
+    """Per run of a job: model, team and priority, each from the first line that says it."""
+    named = union(
+        [
+            frame.select(*RUN, "at", "model", "team", "priority", *emitter())
+            for frame in (starts, control.where("event = 'job_submitted'"))
+        ]
+    )
+
+    def first(column: str) -> Column:
+        said = F.struct("at", "e_rank", "e_host", column)
+        return F.min(F.when(F.col(column).isNotNull(), said)).alias(column)
+
+    names = ("model", "team", "priority")
+    return (
+        named.groupBy(*RUN)
+        .agg(*(first(n) for n in names))
+        .select(*RUN, *(F.col(f"{n}.{n}").alias(n) for n in names))
+    )
+
+
+def queues(attempts: DataFrame, control: DataFrame, jobs: DataFrame, *, as_of: int) -> DataFrame:
+    """Per `job`: queue_wait_ms, first start - earliest submission; null without a submission.
+
+    Adds `first_line`, the instant that stands for a job without any attempt.
+    """
+    submitted = (
+        control.where("event = 'job_submitted'").groupBy(*RUN).agg(F.min("at").alias("submitted"))
+    )
+    finished = (
+        control.where("event = 'job_finished'").groupBy(*RUN).agg(F.max("at").alias("finished"))
+    )
+    started = attempts.groupBy("job").agg(F.min("begin").alias("started"))
+    return (
+        jobs.join(submitted, on=RUN, how="left")
+        .join(finished, on=RUN, how="left")
+        .join(started, on="job", how="left")
+        .select(
+            "job",
+            (F.coalesce("started", "finished", F.lit(as_of)) - F.col("submitted")).alias(
+                "queue_wait_ms"
+            ),
+            F.coalesce("submitted", "finished").alias("first_line"),
+        )
+    )

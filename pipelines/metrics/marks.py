@@ -1,0 +1,222 @@
+"""Progress marks: which lines are believed, the position, and the pairs between two marks."""
+
+from __future__ import annotations
+
+from pyspark.sql import DataFrame, Window, WindowSpec
+from pyspark.sql import functions as F
+
+from pipelines.intervals import union
+from pipelines.metrics.attempts import ATTEMPT
+from pipelines.metrics.placing import emitter
+
+_ALWAYS = Window.unboundedPreceding
+
+
+def marks_inside(marks: DataFrame, attempts: DataFrame) -> DataFrame:
+    """Mark lines within their attempt, with the keys `job` and `att` in place of names."""
+    envelope = attempts.select(*ATTEMPT, "job", "att", "begin", "end")
+    return (
+        marks.join(F.broadcast(envelope), on=ATTEMPT, how="inner")
+        .where("at BETWEEN begin AND end")
+        .select(
+            "job",
+            "att",
+            "at",
+            (F.col("event") == "train_begin").alias("is_begin"),
+            "step",
+            "samples",
+            *emitter(),
+        )
+    )
+
+
+def emitters(inside: DataFrame) -> DataFrame:
+    """Per attempt, kind of mark and emitter: the span of its lines and how many carry samples."""
+    return inside.groupBy("job", "att", "is_begin", "e_rank", "e_host").agg(
+        F.min("at").alias("first_at"),
+        F.max("at").alias("last_at"),
+        F.count("*").alias("line_count"),
+        F.count("samples").alias("samples_count"),
+    )
+
+
+def lowest_emitters(emitting: DataFrame) -> DataFrame:
+    """The emitters that are believed: the lowest of each attempt and kind of mark."""
+    lowest = Window.partitionBy("att", "is_begin").orderBy("e_rank", "e_host")
+    return emitting.withColumn("_n", F.row_number().over(lowest)).where("_n = 1").drop("_n")
+
+
+def mark_spans(believed: DataFrame) -> DataFrame:
+    """Per attempt with marks: (job, att, first_mark, last_mark)."""
+    return believed.groupBy("job", "att").agg(
+        F.min("first_at").alias("first_mark"), F.max("last_at").alias("last_mark")
+    )
+
+
+def believed_marks(inside: DataFrame, believed: DataFrame, spans: DataFrame) -> DataFrame:
+    """Mark lines of believed emitters, with `turn`: their order at one millisecond.
+
+    A step comes before a train_begin, except at the attempt's first mark.
+    """
+    is_first = F.col("at") == F.col("first_mark")
+    turn = F.when(~F.col("is_begin"), 1).when(is_first, 0).otherwise(2)
+    return (
+        inside.join(
+            F.broadcast(believed.select("att", "is_begin", "e_rank", "e_host")),
+            on=["att", "is_begin", "e_rank", "e_host"],
+            how="left_semi",
+        )
+        .join(F.broadcast(spans.select("att", "first_mark")), on="att", how="inner")
+        .select("job", "att", "at", turn.alias("turn"), "step", "samples")
+    )
+
+
+def positions(believed: DataFrame, lines: DataFrame) -> DataFrame:
+    """Per `job`: `by_samples`, does every mark of it carry samples?
+
+    Only where some lines carry them and others do not must equal instants be folded to know.
+    """
+    counted = believed.groupBy("job").agg(
+        F.sum("line_count").alias("lines"), F.sum("samples_count").alias("with_samples")
+    )
+    is_pure = F.col("with_samples").isin(0) | (F.col("with_samples") == F.col("lines"))
+    pure = counted.where(is_pure).select("job", (F.col("with_samples") > 0).alias("by_samples"))
+    mixed = lines.join(
+        F.broadcast(counted.where(~is_pure).select("job")), on="job", how="left_semi"
+    )
+    # -1 sorts a step without samples below any with them; it never leaves this expression.
+    best = F.max(F.struct("step", F.coalesce("samples", F.lit(-1)).alias("samples")))
+    folded = (
+        mixed.groupBy("job", "att", "at", "turn")
+        .agg(best.alias("best"))
+        .groupBy("job")
+        .agg((F.min("best.samples") >= 0).alias("by_samples"))
+    )
+    return union([pure, folded])
+
+
+def pairs(
+    marks: DataFrame, position: DataFrame, covers: DataFrame, strikes: DataFrame
+) -> DataFrame:
+    """One row per mark with the mark before it in its attempt: the pairs, in course.
+
+    `marks` are believed lines; `covers` the disjoint intervals (job, att, begin, end) of explicit
+    blocking phases; `strikes` the instants (job, att, at) of interruption lines.
+
+    Columns: job, att, seq (order in the job), t0, t1 (instants), f0, f1 (the same on the *free
+    clock*, which stands still under explicit blocking phases), n (positions gained), p0 (position),
+    s0, s1 (steps), high (H: the highest position of any mark of the job up to the pair's first),
+    and what it is: is_progress, is_gap (restart_gap), is_resume, is_stretch_start (progress that
+    follows no progress). The first mark of an attempt has a row whose t0 is null.
+
+    Everything is read off one order of one stream: it is sorted once.
+    """
+    course = Window.partitionBy("job").orderBy("att", "at", "turn", "step", "samples")
+    folded = _without_equal_instants(_stream(marks, position, covers, strikes), course)
+    return _classified(_with_the_mark_before(_clocked(folded, course), course), course)
+
+
+def _without_equal_instants(stream: DataFrame, course: WindowSpec) -> DataFrame:
+    """Of several lines of a kind at one millisecond keep the highest step, then samples."""
+    is_followed = (
+        (F.col("att") == F.col("n_att"))
+        & (F.col("at") == F.col("n_at"))
+        & (F.col("turn") == F.col("n_turn"))
+    )
+    return (
+        stream.withColumn("n_att", F.lead("att").over(course))
+        .withColumn("n_at", F.lead("at").over(course))
+        .withColumn("n_turn", F.lead("turn").over(course))
+        .where(F.col("position").isNull() | ~F.coalesce(is_followed, F.lit(False)))
+        .drop("n_att", "n_at", "n_turn")
+    )
+
+
+def _clocked(folded: DataFrame, course: WindowSpec) -> DataFrame:
+    """Marks only, with their order `seq`, free-clock instant `f`, `high`, and lines so far."""
+    sofar = course.rowsBetween(_ALWAYS, 0)
+    return (
+        folded.withColumn("seq", F.count("position").over(sofar))
+        .withColumn("covered", F.sum("shift").over(sofar))
+        .withColumn("open", F.sum("opens").over(sofar))
+        .withColumn("struck", F.sum("strikes").over(sofar))
+        .withColumn("high", F.max("position").over(course.rowsBetween(_ALWAYS, -1)))
+        .where("position IS NOT NULL")
+        .withColumn("f", F.expr("at - (covered + open * at)"))
+        .drop("covered", "open", "shift", "opens", "strikes")
+    )
+
+
+def _with_the_mark_before(clocked: DataFrame, course: WindowSpec) -> DataFrame:
+    is_same = F.col("b_att") == F.col("att")
+    columns = {"t0": "at", "f0": "f", "p0": "position", "s0": "step", "turn0": "turn"}
+    paired = clocked.withColumn("b_att", F.lag("att").over(course))
+    for name, column in {**columns, "struck0": "struck"}.items():
+        paired = paired.withColumn(name, F.when(is_same, F.lag(column).over(course)))
+    return paired.drop("b_att")
+
+
+def _classified(paired: DataFrame, course: WindowSpec) -> DataFrame:
+    """What each pair was.
+
+    No training where the position does not rise, or where the loop was entered again after an
+    interruption in it. A resume follows a train_begin or a pair that was no training.
+    """
+    rises = F.coalesce(F.col("position") > F.col("p0"), F.lit(False))
+    is_struck = F.coalesce(F.col("struck") > F.col("struck0"), F.lit(False))
+    is_begin, was_begin = F.col("turn") != 1, F.col("turn0") != 1
+    is_gap = ~F.col("is_progress") & ((F.col("position") < F.col("high")) | is_struck)
+    was_progress = F.col("was_progress") & (F.col("b_att") == F.col("att"))
+    return (
+        paired.withColumn("is_progress", rises & ~(is_begin & is_struck))
+        .withColumn("is_gap", F.col("t0").isNotNull() & is_gap)
+        .withColumn("b_att", F.lag("att").over(course))
+        .withColumn("b_first", F.lag("t0").over(course).isNull())
+        .withColumn("was_progress", F.lag("is_progress").over(course))
+        .select(
+            "job", "att", "seq", "t0", F.col("at").alias("t1"), "f0", F.col("f").alias("f1"),
+            (F.col("position") - F.col("p0")).alias("n"), "p0", "s0", F.col("step").alias("s1"),
+            "high", "is_progress", "is_gap",
+            (F.col("is_progress") & (was_begin | ~(was_progress | F.col("b_first")))).alias(
+                "is_resume"
+            ),
+            (F.col("is_progress") & ~was_progress).alias("is_stretch_start"),
+        )
+    )  # fmt: skip
+
+
+def _stream(
+    marks: DataFrame, position: DataFrame, covers: DataFrame, strikes: DataFrame
+) -> DataFrame:
+    """Marks, edges of covers and interruptions as rows of one narrow stream.
+
+    The time covered before an instant t is the sum of the ends up to t, less the sum of the begins,
+    plus t for each cover open at t: two running sums of longs (`shift`, `opens`).
+    """
+    by_samples = F.broadcast(position)
+    null = F.lit(None).cast("long")
+    marked = marks.join(by_samples, on="job", how="inner").select(
+        "job", "att", "at", "turn", "step", "samples",
+        F.when(F.col("by_samples"), F.col("samples")).otherwise(F.col("step")).alias("position"),
+        F.lit(0).cast("long").alias("shift"),
+        F.lit(0).alias("opens"),
+        F.lit(0).alias("strikes"),
+    )  # fmt: skip
+    edges = [
+        covers.select(
+            "job", "att", F.col(edge).alias("at"), F.lit(4).alias("turn"),
+            null.alias("step"), null.alias("samples"), null.alias("position"),
+            (F.col(edge) * -sign).alias("shift"),
+            F.lit(sign).alias("opens"),
+            F.lit(0).alias("strikes"),
+        )
+        for edge, sign in (("begin", 1), ("end", -1))
+    ]  # fmt: skip
+    struck = strikes.select(
+        "job", "att", "at", F.lit(3).alias("turn"),
+        null.alias("step"), null.alias("samples"), null.alias("position"),
+        F.lit(0).cast("long").alias("shift"),
+        F.lit(0).alias("opens"),
+        F.lit(1).alias("strikes"),
+    )  # fmt: skip
+    return union([marked, *edges, struck])

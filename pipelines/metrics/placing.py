@@ -1,0 +1,250 @@
+"""Which run of a reused id, and which attempt, a line belongs to (docs/accounting.md, Jobs)."""
+
+from __future__ import annotations
+
+from pyspark.sql import Column, DataFrame, Window
+from pyspark.sql import functions as F
+
+from pipelines.intervals import instant, union
+
+JOB = ["cluster", "job_id"]
+RUN = [*JOB, "run"]
+MARKS = ("step", "train_begin")
+OF_THE_JOB = ("job_submitted", "job_finished")
+# At the very millisecond of a start, these look back: they end what was before it.
+LOOKS_BACK = (
+    "attempt_ended",
+    "interruption",
+    "phase_end",
+    "step",
+    "checkpoint_durable",
+    "job_finished",
+)
+_CONTENT = [
+    *JOB,
+    "at",
+    "event",
+    "attempt",
+    "rank",
+    "host",
+    "step",
+    "samples",
+    "phase",
+    "span_id",
+    "is_blocking",
+    "gpus",
+    "is_held",
+    "outcome",
+    "cause",
+    "model",
+    "team",
+    "priority",
+    "attrs",
+]
+_ALWAYS = Window.unboundedPreceding
+
+
+def emitter() -> list[Column]:
+    """The order of emitters: no rank before rank 0, then the host's name."""
+    return [
+        F.coalesce(F.col("rank"), F.lit(-1)).alias("e_rank"),
+        F.coalesce(F.col("host"), F.lit("")).alias("e_host"),
+    ]
+
+
+def lines_until(events: DataFrame, *, as_of: int) -> tuple[DataFrame, DataFrame]:
+    """Mark lines and other lines up to `as_of` (epoch ms), the others without exact duplicates.
+
+    Two equal marks are one mark anyway, so the long stream is spared the search for duplicates.
+    """
+    read = events.withColumn("at", instant("event_at")).where(F.col("at") <= F.lit(as_of))
+    is_mark = F.col("event").isin(*MARKS)
+    marks = read.where(is_mark).select(
+        *JOB, "at", "event", "attempt", "rank", "host", "step", "samples"
+    )
+    return marks, read.where(~is_mark).select(*_CONTENT).distinct()
+
+
+def run_starts(others: DataFrame) -> DataFrame:
+    """Where a finished job's id is used again: (cluster, job_id, at, run), run from 2.
+
+    A start later than a finish of the run opens a new run; a finish at the millisecond where a run
+    opens belongs to the run before. So at an instant with both, "a finish was seen" toggles; the
+    state before each instant is the last one that was set, toggled by the parity of those since.
+    """
+    control = others.where(F.col("event").isin("job_submitted", "attempt_started", "job_finished"))
+    is_finish = F.col("event") == "job_finished"
+    ticks = control.groupBy(*JOB, "at").agg(
+        F.max(is_finish.cast("int")).alias("closes"),
+        F.max((~is_finish).cast("int")).alias("opens"),
+    )
+    course = Window.partitionBy(*JOB).orderBy("at")
+    both = F.col("closes") * F.col("opens")
+    seen = ticks.withColumn("flips", F.sum(both).over(course.rowsBetween(_ALWAYS, 0)))
+    only_one = F.when(both == 0, F.col("flips") * 2 + F.col("closes"))
+    before = course.rowsBetween(_ALWAYS, -1)
+    state = (
+        seen.withColumn("last_set", F.last(only_one, ignorenulls=True).over(before))
+        .withColumn("flips_before", F.col("flips") - both)
+        .withColumn("since", F.col("flips_before") - F.coalesce(F.expr("last_set div 2"), F.lit(0)))
+        .withColumn("is_finished", (F.coalesce(F.col("last_set"), F.lit(0)) + F.col("since")) % 2)
+    )
+    opened = state.where((F.col("opens") == 1) & (F.col("is_finished") == 1))
+    run = F.row_number().over(course) + 1
+    return opened.select(*JOB, "at", run.cast("long").alias("run"))
+
+
+def with_run(lines: DataFrame, runs: DataFrame) -> DataFrame:
+    """Add `run` (from 1) to few lines, by a merge with the run starts in time order."""
+    turn = F.when(F.col("event").isin(*LOOKS_BACK), 0).otherwise(2)
+    columns = lines.columns
+    placed = lines.withColumn("turn", turn).withColumn("run", F.lit(None).cast("long"))
+    openings = runs.select(
+        *JOB,
+        "at",
+        "run",
+        F.lit(1).alias("turn"),
+        *(
+            F.lit(None).cast(lines.schema[c].dataType).alias(c)
+            for c in columns
+            if c not in (*JOB, "at")
+        ),
+    )
+    course = Window.partitionBy(*JOB).orderBy("at", "turn").rowsBetween(_ALWAYS, 0)
+    return (
+        union([placed, openings])
+        .withColumn("run", F.coalesce(F.max("run").over(course), F.lit(1).cast("long")))
+        .where("event IS NOT NULL")
+        .drop("turn")
+    )
+
+
+def believed_starts(starts: DataFrame) -> DataFrame:
+    """The `attempt_started` lines that are read, each with its number.
+
+    Of unnumbered ones only the lowest emitter's are read; each takes the number after that of the
+    start before it (0 where there is none).
+    """
+    ranked = starts.select("*", *emitter())
+    is_open = F.col("attempt").isNull()
+    lowest = F.min(F.when(is_open, F.struct("e_rank", "e_host"))).over(Window.partitionBy(*RUN))
+    read = ranked.withColumn("lowest", lowest).where(
+        ~is_open | (F.struct("e_rank", "e_host") == F.col("lowest"))
+    )
+    slots = read.select(*RUN, "at", "attempt").distinct()
+    course = Window.partitionBy(*RUN).orderBy("at", is_open.cast("int"), "attempt")
+    sofar = course.rowsBetween(_ALWAYS, 0)
+    numbered = (
+        slots.withColumn("open_count", F.sum(is_open.cast("long")).over(sofar))
+        .withColumn("base", F.last("attempt", ignorenulls=True).over(sofar))
+        .withColumn(
+            "base_count",
+            F.last(F.when(~is_open, F.col("open_count")), ignorenulls=True).over(sofar),
+        )
+        .withColumn(
+            "number",
+            F.coalesce(
+                F.col("attempt"),
+                F.coalesce(F.col("base"), F.lit(-1))
+                + F.col("open_count")
+                - F.coalesce(F.col("base_count"), F.lit(0)),
+            ),
+        )
+        .select(*RUN, "at", F.col("attempt").alias("said"), "number")
+    )
+    matched = read.drop("lowest").join(
+        numbered.select(*RUN, "at", F.coalesce("said", F.lit(-1)).alias("said"), "number"),
+        on=[*RUN, "at"],
+        how="inner",
+    )
+    return (
+        matched.where(F.coalesce("attempt", F.lit(-1)) == F.col("said"))
+        .withColumn("attempt", F.col("number"))
+        .drop("said", "number", "e_rank", "e_host")
+    )
+
+
+def attempt_slots(starts: DataFrame, runs: DataFrame) -> DataFrame:
+    """From when on an unnumbered line belongs to which attempt: (…, run, at, order, number).
+
+    A run that opens with a submission has a slot there too, of its first attempt.
+    """
+    slots = starts.select(*RUN, "at", "attempt", F.lit(1).alias("order")).distinct()
+    is_first = F.row_number().over(Window.partitionBy(*RUN).orderBy("at", "attempt")) == 1
+    firsts = slots.withColumn("is_first", is_first).where("is_first").select(*RUN, "attempt")
+    openings = runs.join(firsts, on=RUN, how="left").select(
+        *RUN,
+        "at",
+        F.coalesce("attempt", F.lit(0)).cast("long").alias("attempt"),
+        F.lit(0).alias("order"),
+    )
+    return union([slots, openings]).withColumnRenamed("attempt", "number")
+
+
+def simple_jobs(slots: DataFrame) -> DataFrame:
+    """Per job: is it one run (`is_one_run`), and its only attempt number (null: several)."""
+    counted = slots.groupBy(*JOB).agg(
+        F.max("run").alias("runs"), F.min("number").alias("low"), F.max("number").alias("high")
+    )
+    return counted.select(
+        *JOB,
+        (F.col("runs") == 1).alias("is_one_run"),
+        F.when(F.col("low") == F.col("high"), F.col("low")).alias("only"),
+        F.lit(True).alias("has_slot"),
+    )
+
+
+def place(lines: DataFrame, slots: DataFrame, jobs: DataFrame) -> DataFrame:
+    """Add `run` and fill in `attempt` of lines of any event but `attempt_started`.
+
+    Most lines need no search: their job has one run, and they carry a number or the job has one
+    attempt. The rest is merged with the slots in time order.
+    """
+    known = lines.join(F.broadcast(jobs), on=JOB, how="left")
+    is_one_run = F.coalesce("is_one_run", F.lit(True))
+    only = F.when(F.col("has_slot").isNull(), F.lit(0).cast("long")).otherwise(F.col("only"))
+    number = F.coalesce(F.col("attempt"), only)
+    is_simple = is_one_run & number.isNotNull()
+    direct = known.where(is_simple).select(
+        *(number.alias(c) if c == "attempt" else F.col(c) for c in lines.columns),
+        F.lit(1).cast("long").alias("run"),
+    )
+    return union([direct, _searched(known.where(~is_simple).select(*lines.columns), slots)])
+
+
+def _searched(lines: DataFrame, slots: DataFrame) -> DataFrame:
+    looks_back = F.col("event").isin(*LOOKS_BACK)
+    probes = lines.select(
+        "*",
+        F.when(looks_back, 0).otherwise(2).alias("turn"),
+        F.lit(None).cast("long").alias("run"),
+        F.lit(None).cast("int").alias("order"),
+        F.lit(None).cast("long").alias("number"),
+    )
+    ours = slots.join(lines.select(*JOB).distinct(), on=JOB, how="left_semi").select(
+        *JOB,
+        "at",
+        F.lit(1).alias("turn"),
+        "run",
+        "order",
+        "number",
+        *(
+            F.lit(None).cast(lines.schema[c].dataType).alias(c)
+            for c in lines.columns
+            if c not in (*JOB, "at")
+        ),
+    )
+    order = ["at", "turn", "order", "number"]
+    in_job = Window.partitionBy(*JOB).orderBy(*order).rowsBetween(_ALWAYS, 0)
+    in_run = Window.partitionBy(*RUN).orderBy(*order)
+    ahead = in_run.rowsBetween(0, Window.unboundedFollowing)
+    before = F.last("number", ignorenulls=True).over(in_run.rowsBetween(_ALWAYS, 0))
+    return (
+        union([probes, ours])
+        .withColumn("run", F.coalesce(F.max("run").over(in_job), F.lit(1).cast("long")))
+        .withColumn("_last", before)
+        .withColumn("_next", F.first("number", ignorenulls=True).over(ahead))
+        .where("event IS NOT NULL")
+        .withColumn("attempt", F.coalesce("attempt", "_last", "_next", F.lit(0).cast("long")))
+        .drop("turn", "order", "number", "_last", "_next")
+    )

@@ -1,0 +1,96 @@
+"""Scorecards: ratios of sums of the ledger, by job, attempt, model, team, component, day, fleet."""
+
+from __future__ import annotations
+
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
+
+from pipelines import tables
+from pipelines.metrics.facts import NAMES, measured, ratio, sums
+
+
+def job_cards(facts: DataFrame, job_days: DataFrame) -> DataFrame:
+    """scorecard__job: whole jobs, on each day they touch."""
+    days = job_days.select("ds", *NAMES)
+    return tables.SCORECARD_JOB.select_from(days.join(facts, on=NAMES, how="inner"))
+
+
+def job_component_cards(intervals: DataFrame) -> DataFrame:
+    """scorecard__job_component: day x job x component x stage."""
+    key = ["ds", *NAMES, "model", "team", "component", "stage"]
+    inferred = F.when(F.col("is_inferred"), F.col("duration_ms")).otherwise(0)
+    summed = intervals.groupBy(*key).agg(
+        F.sum("duration_ms").alias("duration_ms"),
+        F.sum("gpu_ms").alias("gpu_ms"),
+        F.sum(inferred).alias("inferred_ms"),
+    )
+    return tables.SCORECARD_JOB_COMPONENT.select_from(summed)
+
+
+def attempt_cards(pieces: DataFrame, timeline_attempts: DataFrame, named: DataFrame) -> DataFrame:
+    """scorecard__attempt: whole attempts, on each day they touch; gaps are not theirs."""
+    whole = (
+        measured(pieces)
+        .where("attempt IS NOT NULL")
+        .groupBy("job", "attempt")
+        .agg(*sums())
+        .join(F.broadcast(named.select("job", *NAMES)), on="job", how="inner")
+        .withColumn("ett_ratio", ratio("effective_ms", "wall_ms"))
+        .withColumn("gpu_ett_ratio", ratio("effective_gpu_ms", "held_gpu_ms"))
+    )
+    days = timeline_attempts.select("ds", *NAMES, "attempt", "outcome")
+    return tables.SCORECARD_ATTEMPT.select_from(
+        whole.join(days, on=[*NAMES, "attempt"], how="inner")
+    )
+
+
+def component_cards(intervals: DataFrame) -> DataFrame:
+    """scorecard__component: day x cluster x component x stage."""
+    inferred = F.when(F.col("is_inferred"), F.col("duration_ms")).otherwise(0)
+    summed = intervals.groupBy("ds", "cluster", "component", "stage").agg(
+        F.sum("duration_ms").alias("duration_ms"),
+        F.sum("gpu_ms").alias("gpu_ms"),
+        F.sum(inferred).alias("inferred_ms"),
+        F.countDistinct("job_id").alias("job_count"),
+    )
+    return tables.SCORECARD_COMPONENT.select_from(summed)
+
+
+def roll_up(job_days: DataFrame, table: tables.Table) -> DataFrame:
+    """Sums over jobs by the table's key, and their ratios; never an average of ratios."""
+    added = [c.name for c in tables.ADDITIVE]
+    summed = (
+        job_days.groupBy(*table.key)
+        .agg(
+            F.sum((F.col("wall_ms") > 0).cast("long")).alias("job_count"),
+            F.sum(F.col("is_censored").cast("long")).alias("censored_count"),
+            *(F.sum(c).alias(c) for c in added),
+        )
+        .withColumn("ett_ratio", ratio("effective_ms", "wall_ms"))
+        .withColumn("gpu_ett_ratio", ratio("effective_gpu_ms", "held_gpu_ms"))
+    )
+    return table.select_from(summed)
+
+
+def scorecards(frames: dict[str, DataFrame]) -> dict[str, DataFrame]:
+    """Every scorecard table that is a roll-up of the ledger's frames."""
+    intervals = frames[tables.LEDGER_INTERVAL.name]
+    rolled = (
+        tables.SCORECARD_MODEL,
+        tables.SCORECARD_TEAM,
+        tables.SCORECARD_DAY,
+        tables.SCORECARD_FLEET,
+    )
+    return {
+        tables.SCORECARD_JOB.name: job_cards(frames["job_facts"], frames["job_days"]),
+        tables.SCORECARD_JOB_COMPONENT.name: job_component_cards(intervals),
+        tables.SCORECARD_ATTEMPT.name: attempt_cards(
+            frames["pieces"], frames[tables.TIMELINE_ATTEMPT.name], frames["named"]
+        ),
+        tables.SCORECARD_COMPONENT.name: component_cards(intervals),
+        **{table.name: roll_up(frames["job_days"], table) for table in rolled},
+        **{
+            name: frames[name]
+            for name in (tables.SCORECARD_RECOVERY.name, tables.SCORECARD_INTERRUPTION.name)
+        },
+    }

@@ -1,0 +1,273 @@
+"""The walk logbook -> timeline -> ledger -> scorecard -> charges: the pure steps, composed.
+
+`keep(name, frame)` writes an intermediate and gives it back to be read: engines compute a shared
+subplan again each time, and long plans overwhelm them, so each step that is used twice is kept.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
+
+from pipelines import tables
+from pipelines.attribution import charges as charging
+from pipelines.attribution import interruptions as striking
+from pipelines.errors import ConservationError
+from pipelines.ingest import reading
+from pipelines.intervals import union
+from pipelines.metrics import attempts as enveloping
+from pipelines.metrics import facts as telling
+from pipelines.metrics import ledger as booking
+from pipelines.metrics import marks as marking
+from pipelines.metrics import phases as phasing
+from pipelines.metrics import placing, speed, stages
+from pipelines.metrics import scorecard as scoring
+from pipelines.taxonomy import DEFAULT, Taxonomy
+
+Keep = Callable[[str, DataFrame], DataFrame]
+Frames = dict[str, DataFrame]
+
+
+@dataclass(frozen=True)
+class Settings:
+    """What a computation depends on besides the logbook."""
+
+    as_of_ms: int
+    dead_after_ms: int = 1_800_000
+    taxonomy: Taxonomy = field(default=DEFAULT)
+
+
+def logbook(files: DataFrame, settings: Settings, keep: Keep) -> Frames:
+    """Read raw files (`reading.FILES_DDL`) into the logbook's tables."""
+    records = keep("records", reading.read(files, settings.taxonomy))
+    return {
+        tables.LOGBOOK_EVENT.name: reading.events(records),
+        tables.LOGBOOK_REJECT.name: reading.rejects(records),
+        tables.LOGBOOK_FILE.name: reading.files(records),
+    }
+
+
+def timeline(events: DataFrame, settings: Settings, keep: Keep) -> Frames:
+    """Lines to attempts, phases and progress: gaps and overlaps still visible.
+
+    Frames: jobs, control, attempts, spans, strikes, joined (phases), covers, pairs, others.
+    """
+    lines = _placed(events, settings, keep)
+    envelopes = keep(
+        "envelopes",
+        enveloping.envelopes(
+            lines["marks"],
+            lines["others"],
+            lines["control"],
+            lines["jobs"],
+            as_of=settings.as_of_ms,
+            dead_after=settings.dead_after_ms,
+        ),
+    )
+    inside = marking.marks_inside(lines["marks"], envelopes)
+    emitting = keep("emitters", marking.emitters(inside))
+    believed = keep("believed", marking.lowest_emitters(emitting))
+    spans = keep("spans", marking.mark_spans(believed))
+    marks = keep("believed_marks", marking.believed_marks(inside, believed, spans))
+    strikes = keep("strikes", _of_attempts(lines["others"], envelopes, "interruption"))
+    attempts = keep("attempts", _attempts(lines, envelopes, spans))
+    joined = keep("joined", _joined(lines["others"], attempts, marks, strikes))
+    covers = keep("covers", phasing.covers(joined, settings.taxonomy))
+    position = keep("position", marking.positions(believed, marks))
+    pairs = keep("pairs", marking.pairs(marks, position, covers, strikes))
+    return {
+        **lines,
+        "attempts": attempts,
+        "spans": spans,
+        "strikes": strikes,
+        "joined": joined,
+        "covers": covers,
+        "pairs": pairs,
+        "inside": enveloping.inside_counts(attempts, emitting, lines["others"]),
+    }
+
+
+def _placed(events: DataFrame, settings: Settings, keep: Keep) -> Frames:
+    mark_lines, other_lines = placing.lines_until(events, as_of=settings.as_of_ms)
+    others = keep("other_lines", other_lines)
+    runs = keep("runs", placing.run_starts(others))
+    is_start = F.col("event") == "attempt_started"
+    is_control = F.col("event").isin(*placing.OF_THE_JOB)
+    control = keep("control", placing.with_run(others.where(is_control), runs))
+    starts = keep("starts", placing.believed_starts(placing.with_run(others.where(is_start), runs)))
+    slots = keep("slots", placing.attempt_slots(starts, runs))
+    simple = keep("simple", placing.simple_jobs(slots))
+    marks = keep("mark_lines", placing.place(mark_lines, slots, simple))
+    rest = placing.place(others.where(~is_start & ~is_control), slots, simple)
+    placed = keep("others", union([rest, starts]))
+    jobs = keep("jobs", enveloping.jobs_from_lines([marks, placed, control]))
+    return {
+        "marks": marks,
+        "others": placed,
+        "control": control,
+        "starts": starts,
+        "jobs": jobs,
+    }
+
+
+def _of_attempts(others: DataFrame, attempts: DataFrame, event: str) -> DataFrame:
+    """Lines of one kind with the keys of their attempt."""
+    keys = attempts.select(*enveloping.ATTEMPT, "job", "att")
+    return (
+        others.where(F.col("event") == event)
+        .join(F.broadcast(keys), on=enveloping.ATTEMPT, how="inner")
+        .select("job", "att", "at", "step", "cause")
+    )
+
+
+def _attempts(lines: Frames, envelopes: DataFrame, spans: DataFrame) -> DataFrame:
+    held = enveloping.accelerators(envelopes, lines["starts"])
+    outcome = enveloping.outcomes(envelopes, lines["others"], lines["control"], spans)
+    return envelopes.join(held, on="att", how="inner").join(outcome, on="att", how="inner")
+
+
+def _joined(
+    others: DataFrame, attempts: DataFrame, marks: DataFrame, strikes: DataFrame
+) -> DataFrame:
+    paired = phasing.paired_spans(phasing.phase_lines(others, attempts))
+    return phasing.joined_spans(phasing.closed_spans(paired, attempts, marks, strikes))
+
+
+def ledger(events: DataFrame, settings: Settings, keep: Keep) -> Frames:
+    """Events to the ledger and what hangs on it: whole jobs up to `as_of`, rows cut at midnight.
+
+    Raises ConservationError where progress does not add up.
+    """
+    frames = timeline(events, settings, keep)
+    frames |= _progress(frames, keep)
+    frames |= _rows(frames, keep)
+    _audit(frames)
+    frames |= _course(frames, settings, keep)
+    return frames | _published(frames, settings, keep)
+
+
+def _progress(frames: Frames, keep: Keep) -> Frames:
+    pairs = frames["pairs"]
+    firsts = keep("firsts", speed.first_progress(pairs))
+    rates = keep("rates", speed.usual_rates(pairs, firsts))
+    judged = speed.judged(pairs.where("t0 IS NOT NULL"), rates)
+    exceptions = keep("exceptions", judged.where("NOT is_plain"))
+    compiles = speed.compiled(exceptions.where("is_progress AND is_warm"), frames["joined"])
+    return {
+        "exceptions": exceptions,
+        "priced": keep("priced", speed.priced(exceptions, compiles)),
+        "ends": keep(
+            "ends",
+            pairs.groupBy("att").agg(F.min("f1").alias("f_first"), F.max("f1").alias("f_last")),
+        ),
+    }
+
+
+def _rows(frames: Frames, keep: Keep) -> Frames:
+    attempts, covers = frames["attempts"], frames["covers"]
+    clocked = keep("clocked", booking.free_clock(attempts, covers))
+    plain = booking.plain_stretches(frames["exceptions"], frames["ends"])
+    idle = frames["exceptions"].where("NOT is_progress")
+    labelled = keep(
+        "labels", booking.labels(clocked, frames["ends"], plain, frames["priced"], idle)
+    )
+    segments = keep("segments", booking.free_segments(clocked, covers))
+    inside = booking.attempt_rows(labelled, segments, covers)
+    rows = keep("rows", booking.job_rows(inside, attempts, enveloping.gaps(attempts)))
+    return {"labels": labelled, "rows": rows}
+
+
+def _audit(frames: Frames) -> None:
+    """Stop where progress intervals and what the ledger made of them disagree."""
+    for worst in booking.progress_difference(frames["pairs"], frames["labels"]).limit(1).collect():
+        [attempt] = frames["attempts"].where(F.col("att") == worst["att"]).collect()
+        raise ConservationError(
+            f"job {attempt['name']} in {attempt['cluster']}, attempt {attempt['attempt']}: its"
+            f" progress intervals have {worst['in_pairs']} ms of free time, the ledger gave them"
+            f" {worst['in_labels']} ms; nothing was published, please report this log"
+        )
+
+
+def _course(frames: Frames, settings: Settings, keep: Keep) -> Frames:
+    attempts, spans, exceptions = frames["attempts"], frames["spans"], frames["exceptions"]
+    edges = keep("edges", exceptions.where("NOT is_progress OR is_stretch_start"))
+    runs = keep("stretches", stages.stretches(edges, spans))
+    recovered = keep("recovered", stages.with_new_data(stages.recoveries(runs), frames["rows"]))
+    miles = keep("milestones", stages.milestones(attempts, runs, edges, spans))
+    gaps = edges.where("is_gap")
+    struck = frames["pairs"].join(frames["strikes"].select("att").distinct(), on="att", how="semi")
+    lines = striking.grouped_lines(frames["strikes"], spans, struck.where("t0 IS NOT NULL"))
+    groups = keep("groups", striking.groups(lines))
+    breaks = keep("breaks", striking.breaks(attempts, gaps, spans))
+    interruptions = keep(
+        "interruptions",
+        striking.interruptions(groups, breaks, attempts, dead_after=settings.dead_after_ms),
+    )
+    return {
+        "recovered": recovered,
+        "milestones": miles,
+        "interruptions": interruptions,
+        "stage_tiling": keep("stage_tiling", stages.stage_tiling(miles, recovered)),
+        "cause_tiling": keep("cause_tiling", striking.cause_tiling(interruptions, miles)),
+    }
+
+
+def _published(frames: Frames, settings: Settings, keep: Keep) -> Frames:
+    attempts = frames["attempts"]
+    dimensions = enveloping.dimensions(frames["starts"], frames["control"])
+    named = keep("named", telling.named_jobs(frames["jobs"], dimensions))
+    pieces = keep(
+        "pieces", booking.pieces(frames["rows"], frames["stage_tiling"], frames["cause_tiling"])
+    )
+    intervals = keep(tables.LEDGER_INTERVAL.name, telling.interval_rows(pieces, named))
+    struck = keep(
+        tables.SCORECARD_INTERRUPTION.name,
+        telling.interruption_rows(frames["interruptions"], attempts, named),
+    )
+    durable = _of_attempts(frames["others"], attempts, "checkpoint_durable")
+    whole = {
+        "named": named,
+        "pieces": pieces,
+        "lost_tails": telling.lost_tails(
+            frames["milestones"], durable, frames["pairs"], frames["priced"]
+        ),
+        "queues": enveloping.queues(
+            attempts, frames["control"], frames["jobs"], as_of=settings.as_of_ms
+        ),
+    }
+    facts = keep("job_facts", telling.job_facts(frames | whole))
+    return whole | {
+        "job_facts": facts,
+        "job_days": keep("job_days", telling.job_days(intervals, facts)),
+        tables.LEDGER_INTERVAL.name: intervals,
+        tables.SCORECARD_INTERRUPTION.name: struck,
+        tables.SCORECARD_RECOVERY.name: keep(
+            tables.SCORECARD_RECOVERY.name,
+            telling.recovery_rows(frames["recovered"], frames["interruptions"], attempts, named),
+        ),
+        tables.TIMELINE_ATTEMPT.name: keep(
+            tables.TIMELINE_ATTEMPT.name,
+            telling.attempt_rows(attempts, frames["spans"], frames["inside"], named),
+        ),
+        tables.TIMELINE_PHASE.name: keep(
+            tables.TIMELINE_PHASE.name, telling.phase_rows(frames["joined"], attempts, named)
+        ),
+    }
+
+
+def scorecard(ledger: Frames, settings: Settings) -> Frames:
+    """Every scorecard table, from the frames of `ledger`."""
+    del settings
+    return scoring.scorecards(ledger)
+
+
+def charges(ledger: Frames, settings: Settings) -> Frames:
+    """Both charge tables, from the frames of `ledger`."""
+    intervals = ledger[tables.LEDGER_INTERVAL.name]
+    return {
+        tables.CHARGES_OWNER_COMPONENT.name: charging.by_owner(intervals, settings.taxonomy),
+        tables.CHARGES_CAUSE.name: charging.by_cause(intervals, settings.taxonomy),
+    }

@@ -1,0 +1,472 @@
+"""The command `ett`: each call a thin wrapper that prints what the packages return."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import sys
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from datetime import UTC, date, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import click
+from rich.console import Console
+from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
+
+from pipelines import clock
+from pipelines.engine import DEFAULT_ENGINE
+from pipelines.errors import EttError, UsageError
+from pipelines.taxonomy import DEFAULT, Taxonomy
+
+if TYPE_CHECKING:
+    from pipelines.materialise import RunReport
+
+F = TypeVar("F", bound=Callable[..., Any])
+_WIDE = 200  # what is piped is for programs and files: nothing is cut to a screen
+out = Console(highlight=False, width=None if sys.stdout.isatty() else _WIDE)
+err = Console(stderr=True, highlight=False, soft_wrap=True)
+EXIT_FAILED, EXIT_INTERRUPTED = 1, 130
+_SHOWN = 10
+_DEMO_REGISTRY = """\
+# The simulated fleet's site: what a GPU-hour costs there (made up).
+currency: USD
+prices:
+  default: 2.50
+"""
+
+ENGINE_HELP = "sail (no Java), local[*], spark://host:port, yarn, k8s://… or sc://host:port."
+AS_OF_HELP = "Account up to this moment: epoch ms or RFC 3339. Default: now."
+
+
+def engine_option(command: F) -> F:
+    """--engine, the same on every command that computes."""
+    option = click.option("--engine", default=DEFAULT_ENGINE, show_default=True, help=ENGINE_HELP)
+    return option(command)
+
+
+def as_of_option(command: F) -> F:
+    """--as-of, read as a moment."""
+    return click.option("--as-of", "as_of_ms", type=_Moment(), default=None, help=AS_OF_HELP)(
+        command
+    )
+
+
+def registry_option(command: F) -> F:
+    """--registry, the site's YAML."""
+    kind = click.Path(path_type=Path, dir_okay=False)
+    said = "The site's YAML: child components, owners, prices (docs/registry.md)."
+    return click.option("--registry", type=kind, envvar="ETT_REGISTRY", help=said)(command)
+
+
+def warehouse_option(command: F) -> F:
+    """--warehouse, where the published tables are."""
+    option = click.option(
+        "--warehouse",
+        default="warehouse",
+        show_default=True,
+        envvar="ETT_WAREHOUSE",
+        help="Folder (or object-store URL) of the published tables.",
+    )
+    return option(command)
+
+
+class _Moment(click.ParamType[int]):
+    name = "moment"
+
+    def convert(self, value: Any, param: Any, ctx: Any) -> int:
+        try:
+            return value if isinstance(value, int) else clock.moment_ms(value)
+        except UsageError as error:
+            self.fail(str(error), param, ctx)
+
+
+class _Day(click.ParamType[date]):
+    name = "YYYY-MM-DD"
+
+    def convert(self, value: Any, param: Any, ctx: Any) -> date:
+        try:
+            return value if isinstance(value, date) else clock.day(value)
+        except UsageError as error:
+            self.fail(str(error), param, ctx)
+
+
+@click.group(context_settings={"help_option_names": ["-h", "--help"]})
+@click.version_option(package_name="ettledger", prog_name="ett")
+def ett() -> None:
+    """Where every millisecond of a GPU training fleet went, and whose it was.
+
+    \b
+    Try it:        ett demo
+    On your logs:  ett account LOGS
+    Every day:     ett run LOGS --warehouse warehouse; ett top; ett site
+    """
+
+
+@ett.command()
+@click.argument("paths", nargs=-1, required=True)
+@as_of_option
+@engine_option
+@registry_option
+@click.option("--json", "as_json", is_flag=True, help="Print the accounts as JSON.")
+@click.option(
+    "--dead-after",
+    type=click.IntRange(min=1),
+    default=30,
+    show_default=True,
+    help="Minutes of silence after which a job is presumed dead.",
+)
+def account(
+    paths: tuple[str, ...], as_of_ms: int | None, engine: str, registry: Path | None,
+    dead_after: int, *, as_json: bool,
+) -> None:  # fmt: skip
+    """Account files or folders on the spot, without a warehouse.
+
+    \b
+    ett account job.jsonl
+    ett account logs/ --as-of 2026-11-01T00:00:00Z
+    ett account logs/ --json | jq '.jobs[] | {job_id, ett_ratio}'
+    """
+    from pipelines import spot  # noqa: PLC0415 - the engine's packages load slowly
+
+    with progress_of(spot.STEPS, "accounting") as tick:
+        result = spot.account_paths(
+            paths,
+            as_of_ms=clock.now_ms() if as_of_ms is None else as_of_ms,
+            dead_after_ms=dead_after * 60_000,
+            engine=engine,
+            taxonomy=taxonomy_of(registry),
+            tick=tick,
+        )
+    if as_json:
+        json.dump({"jobs": result.jobs, "rejects": result.reject_count}, sys.stdout)
+        sys.stdout.write("\n")
+        return
+    from pipelines import terminal  # noqa: PLC0415
+
+    out.print(terminal.jobs_table(result.jobs, width=out.width))
+    out.print(terminal.stages_legend())
+    out.print(terminal.files_table(result.files))
+    for reject in result.rejects:
+        err.print(
+            f"{reject['source_file']}:{reject['source_line']}: {reject['reason']}", markup=False
+        )
+    hidden = result.reject_count - len(result.rejects)
+    if hidden > 0:
+        err.print(f"… and {hidden:,} more rejects")
+
+
+@ett.command()
+@click.argument("raw", nargs=-1, required=True)
+@warehouse_option
+@click.option(
+    "--site",
+    type=click.Path(file_okay=False),
+    envvar="ETT_SITE",
+    help="Folder of the pages. Default: site, beside the warehouse.",
+)
+@click.option(
+    "--from", "first", type=_Day(), help="First UTC day to compute. Default: whatever needs it."
+)
+@click.option(
+    "--to", "last", type=_Day(), help="Last UTC day to compute. Default: whatever needs it."
+)
+@as_of_option
+@engine_option
+@registry_option
+def run(
+    raw: tuple[str, ...], warehouse: str, site: str | None, first: date | None,
+    last: date | None, as_of_ms: int | None, engine: str, registry: Path | None,
+) -> None:  # fmt: skip
+    """Read logs, publish the ledger, scorecards and charges, and write the pages.
+
+    \b
+    ett run logs/ --warehouse warehouse
+    ett run logs/ --warehouse warehouse --from 2026-11-01 --to 2026-11-07
+    """
+    report = _materialised(
+        raw, warehouse, site, first=first, last=last, as_of_ms=as_of_ms, engine=engine,
+        registry=registry,
+    )  # fmt: skip
+    _tell(report, warehouse, registry)
+
+
+def _materialised(
+    raw: Sequence[str], warehouse: str, site: str | None, *, first: date | None = None,
+    last: date | None = None, as_of_ms: int | None = None, engine: str = DEFAULT_ENGINE,
+    registry: Path | None = None,
+) -> RunReport:  # fmt: skip
+    from pipelines.materialise import materialise  # noqa: PLC0415 - Dagster loads slowly
+    from pipelines.resources import Fleet  # noqa: PLC0415
+
+    fleet = Fleet(
+        raw=[str(path) for path in raw],
+        warehouse=warehouse,
+        site=site or site_of(warehouse),
+        engine=engine,
+        as_of=None if as_of_ms is None else str(as_of_ms),
+        registry=str(registry) if registry else None,
+    )
+    with progress_of(None, "publishing") as tick:
+        return materialise(fleet, first=first, last=last, tick=tick)
+
+
+def site_of(warehouse: str) -> str:
+    """Where the pages of a warehouse go by default: the folder `site` beside it."""
+    return str(Path(warehouse).absolute().parent / "site")
+
+
+def _tell(report: RunReport, warehouse: str, registry: Path | None) -> None:
+    """Say what a run read and published, what is left to do, and where the page is."""
+    out.print(
+        f"{report.fresh_file_count:,} of {report.file_count:,} files read: {report.line_count:,}"
+        f" lines, {report.reject_count:,} of them rejects (table logbook__reject)"
+    )
+    if not report.days:
+        out.print("no day needed to be computed: nothing in the logs is new")
+        return
+    out.print(f"published {len(report.days):,} days, {report.days[0]} to {report.days[-1]}")
+    for restated in report.restatements:
+        sign = "was provisional" if restated.was_provisional else "RESTATED"
+        out.print(f"  {restated.ds} {sign}: {_changes(restated.before, restated.after)}")
+    if report.stale_days:
+        days = ", ".join(str(day) for day in report.stale_days[:_SHOWN])
+        out.print(f"{len(report.stale_days):,} other days have new lines: {days}")
+        out.print("run without --from and --to to compute them")
+    _show_top(warehouse, registry, report.days[0], report.days[-1], _SHOWN)
+    if report.index:
+        out.print(f"page: {report.index}", soft_wrap=True)
+
+
+def _changes(before: Mapping[str, int], after: Mapping[str, int]) -> str:
+    moved = [
+        f"{name} {before[name]:,} to {after[name]:,}"
+        for name in before
+        if before[name] != after[name]
+    ]
+    return ", ".join(moved)
+
+
+@ett.command()
+@warehouse_option
+@registry_option
+@click.option(
+    "--out",
+    "folder",
+    type=click.Path(file_okay=False),
+    help="Folder to write. Default: site, beside the warehouse.",
+)
+@click.option("--title", default="Training fleet", show_default=True, help="Title of the pages.")
+@click.option("--from", "first", type=_Day(), help="First UTC day.")
+@click.option("--to", "last", type=_Day(), help="Last UTC day.")
+def site(
+    warehouse: str, registry: Path | None, folder: str | None, title: str, first: date | None,
+    last: date | None,
+) -> None:  # fmt: skip
+    """Write the pages of what is published: a folder of files, no server needed.
+
+    \b
+    ett site --warehouse warehouse --out site
+    """
+    from dashboards.pages import write_site  # noqa: PLC0415
+    from pipelines import told  # noqa: PLC0415
+
+    summary = write_site(
+        Path(warehouse),
+        Path(folder or site_of(warehouse)),
+        title=title,
+        days=told.days_between(warehouse, first, last),
+        taxonomy=taxonomy_of(registry),
+    )
+    out.print(f"page: {summary.index}", soft_wrap=True)
+
+
+@ett.command()
+@click.argument("folder", type=click.Path(path_type=Path, file_okay=False), default=Path("demo"))
+@click.option(
+    "--events",
+    type=click.IntRange(min=1000),
+    default=1_000_000,
+    show_default=True,
+    help="About so many log lines.",
+)
+@click.option(
+    "--seed", type=int, default=7, show_default=True, help="The same seed, the same fleet."
+)
+@engine_option
+def demo(folder: Path, events: int, seed: int, engine: str) -> None:
+    """Simulate a fleet, publish its ledger and its page into FOLDER, and say where the page is.
+
+    \b
+    ett demo
+    ett demo try --events 100000
+    """
+    began = time.monotonic()
+    for part in ("logs", "warehouse"):
+        shutil.rmtree(folder / part, ignore_errors=True)
+    registry = folder / "registry.yaml"
+    summary = _simulated(
+        folder / "logs", scenario="baseline", events=events, jobs=None, days=14,
+        start=date(2026, 11, 1), seed=seed,
+    )  # fmt: skip
+    registry.write_text(_DEMO_REGISTRY)
+    out.print(f"simulated {summary.events:,} events of {summary.jobs:,} jobs in {_since(began)}")
+    began = time.monotonic()
+    warehouse = str(folder / "warehouse")
+    report = _materialised(
+        [str(folder / "logs" / "raw")], warehouse, str(folder / "site"),
+        as_of_ms=summary.as_of_ms, engine=engine, registry=registry,
+    )  # fmt: skip
+    out.print(f"read, accounted and published in {_since(began)} on {engine}")
+    _tell(report, warehouse, registry)
+
+
+def _since(began: float) -> str:
+    return f"{time.monotonic() - began:.1f} s"
+
+
+@ett.command()
+@warehouse_option
+@registry_option
+@click.option("--from", "first", type=_Day(), help="First UTC day.")
+@click.option("--to", "last", type=_Day(), help="Last UTC day.")
+@click.option(
+    "-n", "count", type=click.IntRange(min=1), default=15, show_default=True, help="Lines."
+)
+def top(
+    warehouse: str, registry: Path | None, first: date | None, last: date | None, count: int
+) -> None:
+    """Rank the overhead sources: component, owner, GPU-hours lost.
+
+    \b
+    ett top
+    ett top --from 2026-11-01 --to 2026-11-07 -n 5
+    """
+    _show_top(warehouse, registry, first, last, count)
+
+
+def _show_top(
+    warehouse: str, registry: Path | None, first: date | None, last: date | None, count: int
+) -> None:
+    from pipelines import terminal, told  # noqa: PLC0415
+
+    ranking = told.ranking(warehouse, first=first, last=last)
+    out.print(told.headline(ranking))
+    out.print(terminal.ranking_table(ranking.rows, taxonomy_of(registry), count))
+
+
+@ett.command()
+@click.argument("job_id")
+@warehouse_option
+@registry_option
+@click.option("--cluster", default=None, help="Cluster, where several have a job of that name.")
+def job(job_id: str, warehouse: str, registry: Path | None, cluster: str | None) -> None:
+    """Explain one job: its bar over time, its stages, what was lost to whom.
+
+    \b
+    ett job llm-70b-0042
+    ett job llm-70b-0042 --cluster west
+    """
+    from pipelines import terminal, told  # noqa: PLC0415
+
+    known = told.job(warehouse, job_id, cluster=cluster)
+    out.print(terminal.job_report(known.account, known.intervals, taxonomy_of(registry)))
+
+
+@ett.command()
+@click.argument("folder", type=click.Path(path_type=Path, file_okay=False))
+@click.option("--scenario", default="baseline", show_default=True, help="baseline or optimised.")
+@click.option("--events", type=click.IntRange(min=1), default=None, help="About so many lines.")
+@click.option("--jobs", type=click.IntRange(min=1), default=None, help="So many training jobs.")
+@click.option("--days", type=click.IntRange(min=1), default=14, show_default=True, help="Days.")
+@click.option("--start", type=_Day(), default="2026-11-01", show_default=True, help="First day.")
+@click.option(
+    "--seed", type=int, default=7, show_default=True, help="The same seed, the same fleet."
+)
+@click.option("--compress", is_flag=True, help="Write .jsonl.gz files.")
+def simulate(
+    folder: Path, scenario: str, events: int | None, jobs: int | None, days: int, start: date,
+    seed: int, *, compress: bool,
+) -> None:  # fmt: skip
+    """Simulate a fleet: its logs in FOLDER/raw and its true ledger in FOLDER/truth.
+
+    \b
+    ett simulate fleet --events 1000000
+    ett simulate better --scenario optimised --jobs 200 --days 30
+    """
+    summary = _simulated(
+        folder, scenario=scenario, events=events, jobs=jobs, days=days, start=start, seed=seed,
+        compress=compress,
+    )  # fmt: skip
+    out.print(
+        f"{summary.events:,} events of {summary.jobs:,} jobs in {summary.files:,} files under"
+    )
+    out.print(str(folder / "raw"), soft_wrap=True)
+    out.print(f"the simulated time ends at --as-of {summary.as_of_ms}")
+
+
+def _simulated(folder: Path, *, scenario: str, events: int | None, jobs: int | None, days: int,
+               start: date, seed: int, compress: bool = False) -> Any:  # fmt: skip
+    from simulator import simulate as simulated  # noqa: PLC0415
+
+    with progress_of(events, "simulating") as tick:
+        return simulated(
+            scenario,
+            out=folder,
+            jobs=jobs,
+            events=events,
+            days=days,
+            start=datetime.combine(start, datetime.min.time(), UTC),
+            seed=seed,
+            compress=compress,
+            progress=tick,
+        )
+
+
+@ett.command()
+def doctor() -> None:
+    """Report Python, engines, Java, memory and storage, and what to do where one is missing."""
+    from pipelines import checkup  # noqa: PLC0415
+
+    found = checkup.examine()
+    for item in found:
+        sign = "[green]ok[/]" if item.is_well else "[red]!![/]"
+        out.print(sign, f"{item.name:10}", item.found, sep=" ")
+        if item.advice:
+            out.print(f"   {'':10} {item.advice}", markup=False)
+    if any(item.is_needed and not item.is_well for item in found):
+        raise SystemExit(EXIT_FAILED)
+
+
+def taxonomy_of(registry: Path | None) -> Taxonomy:
+    """The site's taxonomy, or the built-in one."""
+    if registry is None:
+        return DEFAULT
+    from pipelines.registry import load_registry  # noqa: PLC0415
+
+    return load_registry(registry)
+
+
+@contextmanager
+def progress_of(total: int | None, what: str) -> Iterator[Callable[[int], None]]:
+    """A progress bar on a terminal, told how much is done; silent elsewhere."""
+    columns = (TextColumn("{task.description}"), BarColumn(), TimeElapsedColumn())
+    with Progress(*columns, console=err, transient=True, disable=not err.is_terminal) as bar:
+        task = bar.add_task(what, total=total)
+        yield lambda done: bar.update(task, completed=done)
+
+
+def main() -> None:
+    """Run `ett`; errors meant for the user end it with one message and status 1."""
+    try:
+        ett(standalone_mode=False)
+    except click.exceptions.Abort:
+        raise SystemExit(EXIT_INTERRUPTED) from None
+    except click.ClickException as error:
+        error.show()
+        raise SystemExit(error.exit_code) from None
+    except EttError as error:
+        err.print(f"ett: {error}", markup=False, soft_wrap=True)
+        raise SystemExit(EXIT_FAILED) from None

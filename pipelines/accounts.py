@@ -7,12 +7,14 @@ from typing import Any
 
 import pyarrow as pa
 from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
 
 from pipelines import tables
 from pipelines.taxonomy import Stage
 
 Row = dict[str, Any]
 Key = tuple[str, str]
+JOB = ["cluster", "job_id"]
 NEEDED = (
     tables.LEDGER_INTERVAL.name,
     tables.TIMELINE_PHASE.name,
@@ -28,13 +30,30 @@ ALSO = ("lost_tail_ms", "queue_wait_ms", "tts_ms")
 
 
 def accounts(frames: dict[str, DataFrame]) -> list[Row]:
-    """One dictionary per job, ordered by cluster and job, from the frames of `walk.ledger`."""
-    collected = {name.split("__")[1]: _by_job(frames[name].toArrow()) for name in NEEDED}
+    """One dictionary per job, ordered by cluster and job, from the frames of `walk.ledger`.
+
+    The engine sums the long tables first; what is collected has a row per job, day and component.
+    """
+    day_sums = [*JOB, "ds", "component", "stage"]
+    summed = {
+        tables.LEDGER_INTERVAL.name: ledger_sums(frames[tables.LEDGER_INTERVAL.name], day_sums),
+        tables.TIMELINE_PHASE.name: ledger_sums(
+            frames[tables.TIMELINE_PHASE.name], [*JOB, "component", "is_blocking"]
+        ),
+    }
+    collected = {
+        name.split("__")[1]: _by_job(summed.get(name, frames[name]).toArrow()) for name in NEEDED
+    }
     facts = frames["job_facts"].orderBy("cluster", "job_id").toArrow().to_pylist()
     return [
         account(fact, **{grain: rows.get(_key(fact), []) for grain, rows in collected.items()})
         for fact in facts
     ]
+
+
+def ledger_sums(rows: DataFrame, key: list[str]) -> DataFrame:
+    """`duration_ms` summed by `key`."""
+    return rows.groupBy(*key).agg(F.sum("duration_ms").alias("duration_ms"))
 
 
 def account(

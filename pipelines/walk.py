@@ -74,7 +74,9 @@ def timeline(events: DataFrame, settings: Settings, keep: Keep) -> Frames:
     marks = keep("believed_marks", marking.believed_marks(inside, believed, spans))
     strikes = keep("strikes", _of_attempts(lines["others"], envelopes, "interruption"))
     attempts = keep("attempts", _attempts(lines, envelopes, spans))
-    joined = keep("joined", _joined(lines["others"], attempts, marks, strikes))
+    paired = keep("paired", phasing.paired_spans(phasing.phase_lines(lines["others"], attempts)))
+    closed = phasing.closed_spans(paired, attempts, marks, strikes)
+    joined = keep("joined", phasing.joined_spans(closed))
     covers = keep("covers", phasing.covers(joined, settings.taxonomy))
     position = keep("position", marking.positions(believed, marks))
     pairs = keep("pairs", marking.pairs(marks, position, covers, strikes))
@@ -129,13 +131,6 @@ def _attempts(lines: Frames, envelopes: DataFrame, spans: DataFrame) -> DataFram
     return envelopes.join(held, on="att", how="inner").join(outcome, on="att", how="inner")
 
 
-def _joined(
-    others: DataFrame, attempts: DataFrame, marks: DataFrame, strikes: DataFrame
-) -> DataFrame:
-    paired = phasing.paired_spans(phasing.phase_lines(others, attempts))
-    return phasing.joined_spans(phasing.closed_spans(paired, attempts, marks, strikes))
-
-
 def ledger(events: DataFrame, settings: Settings, keep: Keep) -> Frames:
     """Events to the ledger and what hangs on it: whole jobs up to `as_of`, rows cut at midnight.
 
@@ -152,7 +147,8 @@ def ledger(events: DataFrame, settings: Settings, keep: Keep) -> Frames:
 def _progress(frames: Frames, keep: Keep) -> Frames:
     pairs = frames["pairs"]
     firsts = keep("firsts", speed.first_progress(pairs))
-    rates = keep("rates", speed.usual_rates(pairs, firsts))
+    counted = keep("counted_rates", speed.counted_rates(pairs, firsts))
+    rates = keep("rates", speed.usual_rates(counted, firsts))
     judged = speed.judged(pairs.where("t0 IS NOT NULL"), rates)
     exceptions = keep("exceptions", judged.where("NOT is_plain"))
     compiles = speed.compiled(exceptions.where("is_progress AND is_warm"), frames["joined"])

@@ -10,6 +10,8 @@ from pipelines.metrics.attempts import ATTEMPT
 from pipelines.metrics.placing import emitter
 
 _ALWAYS = Window.unboundedPreceding
+# More than the turns at one millisecond; two small numbers in one long spare a window expression.
+_TURNS = 8
 
 
 def marks_inside(marks: DataFrame, attempts: DataFrame) -> DataFrame:
@@ -118,17 +120,13 @@ def pairs(
 
 def _without_equal_instants(stream: DataFrame, course: WindowSpec) -> DataFrame:
     """Of several lines of a kind at one millisecond keep the highest step, then samples."""
-    is_followed = (
-        (F.col("att") == F.col("n_att"))
-        & (F.col("at") == F.col("n_at"))
-        & (F.col("turn") == F.col("n_turn"))
-    )
+    is_followed = (F.col("att") == F.col("n_att")) & (F.col("place") == F.col("n_place"))
     return (
-        stream.withColumn("n_att", F.lead("att").over(course))
-        .withColumn("n_at", F.lead("at").over(course))
-        .withColumn("n_turn", F.lead("turn").over(course))
+        stream.withColumn("place", F.col("at") * _TURNS + F.col("turn"))
+        .withColumn("n_att", F.lead("att").over(course))
+        .withColumn("n_place", F.lead("place").over(course))
         .where(F.col("position").isNull() | ~F.coalesce(is_followed, F.lit(False)))
-        .drop("n_att", "n_at", "n_turn")
+        .drop("place", "n_att", "n_place")
     )
 
 
@@ -149,11 +147,16 @@ def _clocked(folded: DataFrame, course: WindowSpec) -> DataFrame:
 
 def _with_the_mark_before(clocked: DataFrame, course: WindowSpec) -> DataFrame:
     is_same = F.col("b_att") == F.col("att")
-    columns = {"t0": "at", "f0": "f", "p0": "position", "s0": "step", "turn0": "turn"}
-    paired = clocked.withColumn("b_att", F.lag("att").over(course))
-    for name, column in {**columns, "struck0": "struck"}.items():
+    columns = {"t0": "at", "f0": "f", "p0": "position", "s0": "step", "tally0": "tally"}
+    tallied = clocked.withColumn("tally", F.col("struck") * _TURNS + F.col("turn"))
+    paired = tallied.withColumn("b_att", F.lag("att").over(course))
+    for name, column in columns.items():
         paired = paired.withColumn(name, F.when(is_same, F.lag(column).over(course)))
-    return paired.drop("b_att")
+    return (
+        paired.withColumn("turn0", F.col("tally0") % _TURNS)
+        .withColumn("struck0", F.expr(f"tally0 div {_TURNS}"))
+        .drop("b_att", "tally", "tally0")
+    )
 
 
 def _classified(paired: DataFrame, course: WindowSpec) -> DataFrame:
@@ -166,21 +169,19 @@ def _classified(paired: DataFrame, course: WindowSpec) -> DataFrame:
     is_struck = F.coalesce(F.col("struck") > F.col("struck0"), F.lit(False))
     is_begin, was_begin = F.col("turn") != 1, F.col("turn0") != 1
     is_gap = ~F.col("is_progress") & ((F.col("position") < F.col("high")) | is_struck)
-    was_progress = F.col("was_progress") & (F.col("b_att") == F.col("att"))
+    # The pair before in the attempt: its first mark (0), no training (1), or progress (2).
+    kind = F.when(F.col("t0").isNull(), 0).when(F.col("is_progress"), 2).otherwise(1)
     return (
         paired.withColumn("is_progress", rises & ~(is_begin & is_struck))
         .withColumn("is_gap", F.col("t0").isNotNull() & is_gap)
-        .withColumn("b_att", F.lag("att").over(course))
-        .withColumn("b_first", F.lag("t0").over(course).isNull())
-        .withColumn("was_progress", F.lag("is_progress").over(course))
+        .withColumn("kind", kind)
+        .withColumn("kind0", F.coalesce(F.lag("kind").over(course), F.lit(0)))
         .select(
             "job", "att", "seq", "t0", F.col("at").alias("t1"), "f0", F.col("f").alias("f1"),
             (F.col("position") - F.col("p0")).alias("n"), "p0", "s0", F.col("step").alias("s1"),
             "high", "is_progress", "is_gap",
-            (F.col("is_progress") & (was_begin | ~(was_progress | F.col("b_first")))).alias(
-                "is_resume"
-            ),
-            (F.col("is_progress") & ~was_progress).alias("is_stretch_start"),
+            (F.col("is_progress") & (was_begin | (F.col("kind0") == 1))).alias("is_resume"),
+            (F.col("is_progress") & (F.col("kind0") != F.lit(2))).alias("is_stretch_start"),
         )
     )  # fmt: skip
 

@@ -29,14 +29,12 @@ def first_progress(progress: DataFrame) -> DataFrame:
     return progress.where("is_progress").groupBy("job", "att").agg(F.min("seq").alias("first_seq"))
 
 
-def usual_rates(progress: DataFrame, firsts: DataFrame) -> DataFrame:
-    """Per attempt with progress: `m`, its usual rate in ns per position (null: too few to say).
+def counted_rates(progress: DataFrame, firsts: DataFrame) -> DataFrame:
+    """(job, att, n, free, times, rate): the progress intervals but the first of each attempt.
 
-    The lower median of the rates of its progress intervals without the first; of fewer than three,
-    that of all attempts of the job, each without its first; of fewer than three, null. Intervals of
-    equal length and equal time are counted, not sorted.
+    `rate` is in ns per position. Intervals of equal length and time are counted, not sorted.
     """
-    rates = (
+    return (
         progress.where("is_progress")
         .join(F.broadcast(firsts.select("att", "first_seq")), on="att", how="inner")
         .where("seq > first_seq AND f1 > f0")
@@ -44,6 +42,14 @@ def usual_rates(progress: DataFrame, firsts: DataFrame) -> DataFrame:
         .agg(F.count("*").alias("times"))
         .withColumn("rate", div(big("free") * F.lit(NANO).cast("decimal(18,0)"), big("n")))
     )
+
+
+def usual_rates(rates: DataFrame, firsts: DataFrame) -> DataFrame:
+    """Per attempt with progress: `m`, its usual rate in ns per position (null: too few to say).
+
+    The lower median of its `counted_rates`; of fewer than three, that of all attempts of the job;
+    of fewer than three, null.
+    """
     of_attempt = _lower_median(rates, ["job", "att"]).select("att", F.col("m").alias("m_attempt"))
     of_job = _lower_median(rates, ["job"]).select("job", F.col("m").alias("m_job"))
     return (

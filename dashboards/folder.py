@@ -1,4 +1,4 @@
-"""A folder that is replaced whole or not at all; the version before is kept beside it."""
+"""A folder that is replaced whole or not at all; older versions are kept beside it for a while."""
 
 from __future__ import annotations
 
@@ -6,7 +6,9 @@ import ctypes
 import os
 import shutil
 import sys
+import time
 from contextlib import contextmanager
+from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING
 from uuid import uuid4
 
@@ -17,6 +19,8 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 MARKER = "ettledger-site.json"
+KEPT_FOR = timedelta(days=30)
+KEPT_AT_LEAST = 3  # versions, however old
 _AT_FDCWD, _RENAME_EXCHANGE = -100, 2
 
 
@@ -24,8 +28,9 @@ _AT_FDCWD, _RENAME_EXCHANGE = -100, 2
 def replaced(out: Path) -> Iterator[Path]:
     """Yield an empty folder beside `out`; on success it takes its place, on an error it goes.
 
-    What stood at `out` becomes `<out>.previous`. Raises UsageError where `out` is something that
-    was not written here, which is then left alone.
+    What stood at `out` goes to `<out>.versions/<when it was written>`; those older than `KEPT_FOR`
+    are removed, save the last `KEPT_AT_LEAST`. Raises UsageError where `out` is something that was
+    not written here, which is then left alone.
     """
     out = out.absolute()
     refuse_strangers(out)
@@ -52,22 +57,47 @@ def refuse_strangers(out: Path) -> None:
         )
 
 
+def versions(out: Path) -> list[Path]:
+    """The versions kept of `out`, the newest first."""
+    kept = _shelf(out).glob(f"*/{MARKER}")
+    return sorted((marker.parent for marker in kept), key=lambda p: p.name, reverse=True)
+
+
+def _shelf(out: Path) -> Path:
+    return out.with_name(f"{out.name}.versions")
+
+
 def _put_in_place(fresh: Path, out: Path) -> None:
-    if not out.exists():
+    if not out.exists() or not any(out.iterdir()):
         fresh.rename(out)
         return
-    previous = out.with_name(f"{out.name}.previous")
-    refuse_strangers(previous)
-    shutil.rmtree(previous, ignore_errors=True)
+    previous = _place_for(out)
     if _exchanged(fresh, out):
         fresh.rename(previous)
-        return
-    out.rename(previous)
-    try:
-        fresh.rename(out)
-    except OSError:
-        previous.rename(out)
-        raise
+    else:
+        out.rename(previous)
+        try:
+            fresh.rename(out)
+        except OSError:
+            previous.rename(out)
+            raise
+    _prune(out)
+
+
+def _place_for(out: Path) -> Path:
+    """Where the version that stands at `out` is kept: under the moment that it was written."""
+    written = datetime.fromtimestamp((out / MARKER).stat().st_mtime, UTC)
+    name = f"{written:%Y%m%dT%H%M%S.%fZ}"
+    _shelf(out).mkdir(exist_ok=True)
+    place = _shelf(out) / name
+    return place if not place.exists() else place.with_name(f"{name}-{uuid4().hex[:8]}")
+
+
+def _prune(out: Path) -> None:
+    oldest = time.time() - KEPT_FOR.total_seconds()
+    for version in versions(out)[KEPT_AT_LEAST:]:
+        if (version / MARKER).stat().st_mtime < oldest:
+            shutil.rmtree(version, ignore_errors=True)
 
 
 def _exchanged(one: Path, other: Path) -> bool:

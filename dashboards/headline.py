@@ -96,6 +96,7 @@ def coverage(period: Period) -> dict[str, Any]:
         "days": words.plural(len(told), "day"),
         "is_one_day": len(told) == 1,
         "provisional": provisional,
+        "restated": [day.isoformat() for day in period.restated],
         "stale": [day.isoformat() for day in period.stale],
         "as_of": words.instant(moments[-1]),
         "oldest_as_of": words.instant(moments[0]) if len(moments) > 1 else None,
@@ -112,6 +113,7 @@ def quality(period: Period) -> list[dict[str, str]]:
     return [
         {
             "value": words.percent(ratio(totals.unattributed_ms, totals.wall_ms)),
+            "key": "unattributed",
             "name": "unattributed wall time",
             "meaning": f"Nobody's lines claim it: {words.duration(totals.unattributed_ms)}, "
             f"{words.gpu_hours(totals.unattributed_gpu_ms)} GPU-hours. "
@@ -119,27 +121,32 @@ def quality(period: Period) -> list[dict[str, str]]:
         },
         {
             "value": words.percent(ratio(totals.inferred_ms, totals.wall_ms)),
+            "key": "inferred",
             "name": "inferred wall time",
             "meaning": f"Concluded by a rule, not told by a line: "
             f"{words.duration(totals.inferred_ms)}. Log its begin and end to be sure of it.",
         },
         {
             "value": words.count(int(jobs["is_censored"].sum())),
+            "key": "running",
             "name": "jobs still running",
             "meaning": "Their figures are cut at the moment of the computation and will grow.",
         },
         {
             "value": words.count(int(jobs["is_presumed_dead"].sum())),
+            "key": "dead",
             "name": "jobs presumed dead",
             "meaning": "They fell silent and told no end; their last event was taken for it.",
         },
         {
             "value": words.count(int(jobs["is_clock_conflict"].sum())),
+            "key": "clock",
             "name": "jobs with clock conflicts",
             "meaning": "An attempt started before the one before it ended; that one was cut.",
         },
         {
             "value": words.count(lines["reject_count"]),
+            "key": "rejects",
             "name": "rejected lines",
             "meaning": f"Of {words.count(lines['line_count'])} lines in "
             f"{words.plural(lines['file_count'], 'file')}: "

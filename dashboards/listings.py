@@ -18,9 +18,10 @@ if TYPE_CHECKING:
 class Field:
     """One column. `name` is the column of the data and of the CSV; `kind` says how it is shown.
 
-    Kinds: text, count, gpus, gpu_ms, ms, exact_ms, ratio, share, money, at, exact_at, day,
-    component, stage, word, job, stages, flags. `rank` 1 is shown always, 2 not on narrow screens,
-    3 on wide ones only, 0 only in the CSV. `stages` and `flags` are drawn from other columns.
+    Kinds: text, count, gpus, gpu_ms, ms, exact_ms, ratio, share, points, money, at, exact_at, day,
+    component, owner, model, stage, word, job, stages, flags. `rank` 1 is shown always, 2 not on
+    narrow screens, 3 on wide ones only, 0 only in the CSV. `stages` and `flags` are drawn from
+    other columns.
     """
 
     name: str
@@ -69,11 +70,29 @@ _GPU_ETT = Field(
 )
 _CAUSE = Field("cause", "Cause", "word")
 
+_CHANGE = Field(
+    "change_ratio",
+    "Change",
+    "points",
+    "Of its share of the GPU time held, in points, against the days named above.",
+)
+_LARGEST = Field("shown_largest_loss", "Largest loss", "component", rank=2)
+_STAGES = Field("shown_stages", "Time by stage", "stages", "Stages of the days shown, to scale.")
+_SHOWN_ETT = Field(
+    "shown_gpu_ett_ratio", "ETT%", "ratio", "Of the GPU time held in the days shown."
+)
+_SHOWN_LOST = Field("shown_lost_gpu_ms", "Lost GPU-hours", "gpu_ms", "In the days shown.")
+_SHOWN_COST = Field("shown_lost_cost", "Cost", "money", "Price of it, where a price is known.", 2)
+_SHOWN_SUMS = (
+    *(Field(f"shown_{s.value}_gpu_ms", s.label, "gpu_ms", rank=0) for s in Stage),
+    *(Field(f"shown_{s.value}_ms", s.label, "ms", rank=0) for s in Stage),
+)
+
 DAYS = Listing(
     "days",
-    "ETT% by day",
+    "ETT% over time",
     (
-        Field("ds", "Day (UTC)", "day"),
+        Field("ds", "From (UTC)", "day", "Shows these days alone."),
         _GPU_ETT,
         Field("ett_ratio", "ETT% by wall time", "ratio", "Each job counts by its hours.", 2),
         _HELD,
@@ -87,55 +106,157 @@ DAYS = Listing(
         Field("effective_gpu_ms", "Effective, GPU-hours", "gpu_ms", rank=0),
         Field("wall_ms", "Wall time", "ms", rank=0),
         Field("effective_ms", "Effective wall time", "ms", rank=0),
-        Field("job_count", "Jobs", "count", rank=2),
         Field("note", "Note", "flags"),
+        Field("last_ds", "To", rank=0),
         Field("is_provisional", "Provisional", "text", rank=0),
     ),
-    "No day is published.",
+    "No day of this choice has any time of a job: widen the filters above.",
+    31,
+)
+LOSS_DAYS = Listing(
+    "loss_days",
+    "Loss over time",
+    (
+        Field("ds", "From (UTC)", "day", "Shows these days alone."),
+        Field("lost_share_ratio", "Share of GPU time held", "ratio"),
+        _LOST,
+        _COST,
+        _HELD,
+        Field("note", "Note", "flags"),
+        Field("last_ds", "To", rank=0),
+    ),
+    "No day of this choice has any time of a job: widen the filters above.",
     31,
 )
 RANKING = Listing(
     "ranking",
     "Overhead sources",
     (
-        Field("component", "Source", "component", "Opens the jobs that lost most to it."),
-        Field("owner", "Owner"),
+        Field("component", "Source", "component", "Opens the page of this source."),
+        Field("owner", "Owner", "owner", "Opens the page of this owner."),
         _LOST,
-        Field("share_ratio", "Share of loss", "ratio", rank=2),
+        Field("share_ratio", "Share of loss", "share", rank=2),
+        _CHANGE,
         _COST,
-        Field("lost_ms", "Lost wall time", "ms", "Also time without GPUs, such as a queue.", 2),
+        Field("lost_ms", "Lost wall time", "ms", "Also time without GPUs, such as a queue.", 3),
         Field("priced_gpu_ms", "Priced GPU time", "gpu_ms", rank=0),
     ),
-    "Nothing was lost in these days.",
+    "Nothing was lost in this choice of days and jobs.",
     40,
+)
+OWNERS = Listing(
+    "owners",
+    "Owners",
+    (
+        Field("owner", "Owner", "owner", "Opens the page of this owner."),
+        _LOST,
+        Field("share_ratio", "Share of loss", "share"),
+        _CHANGE,
+        _COST,
+        Field("component", "Largest source", "component", rank=2),
+        Field("priced_gpu_ms", "Priced GPU time", "gpu_ms", rank=0),
+    ),
+    "Nothing was lost in this choice of days and jobs, so nobody owns a loss.",
+    40,
+)
+MODELS = Listing(
+    "models",
+    "Models",
+    (
+        Field("model", "Model", "model", "Opens the page of this model."),
+        Field("job_count", "Jobs", "count", rank=2),
+        _STAGES,
+        _SHOWN_ETT,
+        _SHOWN_LOST,
+        _SHOWN_COST,
+        _LARGEST,
+        *_SHOWN_SUMS,
+    ),
+    "No job of this choice has any time in these days: widen the filters above.",
+    15,
+    is_searchable=True,
 )
 JOBS = Listing(
     "jobs",
     "Jobs",
     (
-        Field("job_id", "Job", "job"),
+        Field("job_id", "Job", "job", "Opens the job."),
         Field("cluster", "Cluster", rank=3),
-        Field("model", "Model", rank=2),
+        Field("model", "Model", "model", rank=2),
         Field("team", "Team", rank=3),
         Field("max_gpus", "GPUs", "gpus", "Most GPUs held by an attempt.", 2),
-        Field("shown_stages", "Time by stage", "stages", "Stages of the days shown, to scale."),
-        Field("shown_gpu_ett_ratio", "ETT%", "ratio", "Of the GPU time held in the days shown."),
-        Field("shown_lost_gpu_ms", "Lost GPU-hours", "gpu_ms", "In the days shown."),
-        Field("shown_largest_loss", "Largest loss", "component", rank=2),
+        _STAGES,
+        _SHOWN_ETT,
+        _SHOWN_LOST,
+        _SHOWN_COST,
+        _LARGEST,
         Field("attempt_count", "Attempts", "count", rank=2),
         Field("failure_count", "NoF", "count", "Interruptions by the infrastructure.", 2),
         Field("outcome", "Outcome", "word", rank=2),
         Field("started_at", "Started (UTC)", "at", rank=3),
         Field("wall_ms", "Wall time", "ms", "Of the whole job, as known now.", 3),
         Field("flags", "Notes", "flags", rank=2),
-        *(Field(f"shown_{s.value}_gpu_ms", s.label, "gpu_ms", rank=0) for s in Stage),
-        *(Field(f"shown_{s.value}_ms", s.label, "ms", rank=0) for s in Stage),
+        *_SHOWN_SUMS,
         Field("is_censored", "Still running", rank=0),
         Field("is_presumed_dead", "Presumed dead", rank=0),
         Field("is_clock_conflict", "Clock conflict", rank=0),
     ),
-    "No job has wall time in these days.",
+    "No job of this choice lost any time in these days: widen the filters above.",
     25,
+    is_searchable=True,
+)
+TTR = Listing(
+    "ttr",
+    "Recoveries by length",
+    (
+        Field("length", "Took"),
+        Field("recovery_count", "Recoveries", "count"),
+        Field("share_ratio", "Share", "share"),
+    ),
+    "No recovery was completed in this choice of days and jobs.",
+    20,
+)
+TTR_CAUSES = Listing(
+    "ttr_causes",
+    "Time to recover by cause",
+    (
+        Field("cause", "Cause", "word"),
+        Field("recovery_count", "Recoveries", "count"),
+        Field("p50_ms", "TTR p50", "ms", "Half took longer."),
+        Field("p95_ms", "TTR p95", "ms", "One in twenty took longer."),
+        Field("ttr_ms", "In all", "ms", rank=2),
+    ),
+    "No recovery was completed in this choice of days and jobs.",
+    20,
+)
+CAUSES = Listing(
+    "causes",
+    "Interruptions by cause",
+    (
+        Field("cause", "Cause", "word"),
+        Field("interruption_count", "Interruptions", "count"),
+        Field("failure_count", "Counted in NoF", "count"),
+        Field("job_count", "Jobs struck", "count", rank=2),
+        Field("lost_gpu_ms", "Lost GPU-hours", "gpu_ms", "Loss charged to this cause."),
+        Field("lost_ms", "Lost wall time", "ms", rank=2),
+    ),
+    "No job was interrupted in this choice of days and jobs.",
+    20,
+)
+SPREAD = Listing(
+    "spread",
+    "Time per attempt by model and size",
+    (
+        Field("model", "Model", "model"),
+        Field("size", "GPUs", hint="Most GPUs held by an attempt of the job."),
+        Field("attempt_count", "Attempts", "count"),
+        Field("p50_ms", "p50", "ms", "Half the attempts took longer."),
+        Field("p95_ms", "p95", "ms", "One attempt in twenty took longer."),
+        Field("max_ms", "Longest", "ms", rank=2),
+        Field("duration_ms", "In all", "ms", rank=2),
+    ),
+    "No attempt of this choice spent any time on it.",
+    20,
     is_searchable=True,
 )
 FILES = Listing(
@@ -178,7 +299,7 @@ JOB_FACTS = Listing(
         Field("failure_count", "Failures (NoF)", "count"),
         Field("outcome", "Outcome", "word"),
         Field("max_gpus", "GPUs, at most", "gpus"),
-        Field("model", "Model"),
+        Field("model", "Model", "model"),
         Field("team", "Team"),
         Field("cluster", "Cluster"),
         Field("priority", "Priority"),
@@ -195,7 +316,7 @@ JOB_COMPONENTS = Listing(
     "Where its time went",
     (
         Field("component", "Component", "component"),
-        Field("owner", "Owner"),
+        Field("owner", "Owner", "owner"),
         Field("duration_ms", "Wall time", "exact_ms"),
         Field("share_ratio", "Share", "share", rank=2),
         Field("gpu_ms", "GPU-hours", "gpu_ms", rank=2),
@@ -224,7 +345,7 @@ JOB_RECOVERIES = Listing(
     "recoveries",
     "Recoveries",
     (
-        Field("from_attempt", "From attempt", "count", rank=2),
+        Field("from_attempt", "From attempt", "count", rank=3),
         Field("to_attempt", "To attempt", "count"),
         Field("started_at", "Progress stopped (UTC)", "exact_at"),
         Field("ttr_ms", "Time to recover (TTR)", "ms"),
@@ -268,8 +389,15 @@ LISTINGS: Mapping[str, Listing] = {
     listing.id: listing
     for listing in (
         DAYS,
+        LOSS_DAYS,
         RANKING,
+        OWNERS,
+        MODELS,
         JOBS,
+        TTR,
+        TTR_CAUSES,
+        CAUSES,
+        SPREAD,
         FILES,
         REJECTS,
         JOB_FACTS,

@@ -6,21 +6,19 @@ import json
 import shutil
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from plotly.offline import get_plotlyjs
 
-from dashboards import listings
-from dashboards.components import look
-from dashboards.figures import days_spec, ranking_spec
+from dashboards import sitedata
+from dashboards.cube import read_cube
 from dashboards.folder import MARKER, replaced
 from dashboards.headline import coverage, headline, quality
 from dashboards.jobs import details, read_jobs
-from dashboards.period import Period, days_shown, read_period
+from dashboards.period import days_shown, read_period
 from dashboards.published import Published
 from dashboards.scripts import write_data, write_pieces
-from dashboards.theme import TEMPLATES
 from pipelines.taxonomy import DEFAULT, Stage, Taxonomy
 
 if TYPE_CHECKING:
@@ -107,11 +105,12 @@ def _write_fleet(
     folder: Path, published: Published, dates: list[date], title: str, taxonomy: Taxonomy
 ) -> int:
     period = read_period(published, dates)
-    book = read_jobs(published, dates)
-    places = write_pieces(folder, details(book, period.jobs, taxonomy=taxonomy))
-    write_data(folder, "data/site", _site(period, title, taxonomy))
-    write_data(folder, "data/fleet", _fleet(period, taxonomy))
-    write_data(folder, "data/jobs", _jobs(period, places))
+    cube = read_cube(published, dates, period.jobs)
+    places = write_pieces(
+        folder, details(read_jobs(published, dates), period.jobs, taxonomy=taxonomy)
+    )
+    for name, value in sitedata.files(period, cube, places, title=title, taxonomy=taxonomy):
+        write_data(folder, name, value)
     page = _TEMPLATES.get_template("fleet.html.jinja")
     html = page.render(
         title=title,
@@ -123,56 +122,3 @@ def _write_fleet(
     )
     (folder / "index.html").write_text(html, encoding="utf-8")
     return len(period.jobs)
-
-
-def _site(period: Period, title: str, taxonomy: Taxonomy) -> dict[str, Any]:
-    """What every page needs: names, colours, tables' declarations, the figures' two themes."""
-    seen = {*taxonomy.components, *period.ranking["component"]}
-    components = {key: look(key, taxonomy) for key in sorted(seen)}
-    return {
-        "title": title,
-        "currency": taxonomy.currency,
-        "components": {
-            key: {"label": c.label, "colour": c.colour, "definition": c.definition}
-            for key, c in components.items()
-        },
-        "stages": {s.value: {"label": s.label, "colour": s.colour} for s in Stage},
-        "listings": listings.described(),
-        "themes": TEMPLATES,
-    }
-
-
-def _fleet(period: Period, taxonomy: Taxonomy) -> dict[str, Any]:
-    return {
-        "figures": {
-            "days": days_spec(period.days),
-            "ranking": ranking_spec(period.ranking, taxonomy=taxonomy),
-        },
-        "tables": {
-            "days": {**listings.DAYS.columns(period.days), "note": _day_notes(period)},
-            "ranking": listings.RANKING.columns(period.ranking),
-            "files": listings.FILES.columns(period.files),
-            "rejects": listings.REJECTS.columns(period.rejects),
-        },
-    }
-
-
-def _day_notes(period: Period) -> list[list[str]]:
-    is_open = period.days["is_provisional"].astype(bool).tolist()
-    return [
-        ["provisional"] * is_provisional + ["stale"] * (day in period.stale)
-        for day, is_provisional in zip(period.days["ds"], is_open, strict=True)
-    ]
-
-
-def _jobs(period: Period, places: dict[int, tuple[int, int]]) -> dict[str, Any]:
-    """The jobs table, and in which piece and place each job's detail lies."""
-    jobs = period.jobs
-    table = listings.JOBS.columns(jobs)
-    flags = {
-        "is_censored": "running",
-        "is_presumed_dead": "presumed dead",
-        "is_clock_conflict": "clock conflict",
-    }
-    told = [[word for name, word in flags.items() if table[name][i]] for i in range(len(jobs))]
-    return {"table": {**table, "flags": told}, "places": [places[i] for i in range(len(jobs))]}

@@ -65,11 +65,12 @@ class Period:
 
     `days` has a row per day, `ranking` per component and owner (largest first), `jobs` per job
     (largest loss first). `publications` is what the warehouse says of each day; `stale` are days
-    whose figures no longer fit the logbook.
+    whose figures no longer fit the logbook, `restated` those whose final figures changed later.
     """
 
     publications: pd.DataFrame
     stale: list[date]
+    restated: list[date]
     totals: Totals
     days: pd.DataFrame
     ranking: pd.DataFrame
@@ -117,12 +118,14 @@ def read_period(published: Published, days: Sequence[date] | None = None) -> Per
     publications = days_shown(published, days)
     dates = list(publications["ds"])
     stale = set(published.stale_days())
+    restated = set(published.restated_days())
     fleet = _fleet(published, dates).merge(publications[["ds", "is_provisional"]], on="ds")
     charges = _charges(published, dates)
     files, lines = _files(published)
     return Period(
         publications=publications,
         stale=[day for day in dates if day in stale],
+        restated=[day for day in dates if day in restated],
         totals=_totals(fleet, charges, _unattributed_gpu_ms(published, dates)),
         days=_days(fleet, charges),
         ranking=ranking(charges),

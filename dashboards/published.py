@@ -74,6 +74,17 @@ class Published:
         told = self.read(table, columns).sort_values(["ds", "published_at"])
         return told.drop_duplicates("ds", keep="last").reset_index(drop=True)
 
+    def restated_days(self) -> list[date]:
+        """Days whose figures were published as final and differ now, in order."""
+        sums = ["effective_gpu_ms", "held_gpu_ms", "effective_ms", "wall_ms"]
+        columns = ["ds", "published_at", "is_provisional", *sums]
+        told = self.read(tables.WAREHOUSE_PUBLICATION, columns).sort_values(["ds", "published_at"])
+        now = told.drop_duplicates("ds", keep="last")
+        final = told[~told["is_provisional"].astype(bool)]
+        both = final.merge(now, on="ds", suffixes=("_then", "_now"))
+        differs = [both[f"{name}_then"] != both[f"{name}_now"] for name in sums]
+        return sorted(set(both.loc[pd.concat(differs, axis=1).any(axis=1), "ds"]))
+
     def _open(self, table: Table) -> DeltaTable:
         folder = self.warehouse / table.name
         if not self.has(table):

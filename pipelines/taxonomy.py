@@ -143,35 +143,35 @@ _C = Component
 COMPONENTS: tuple[Component, ...] = (
     _C(
         "scheduling", "Scheduling", Area.SCHEDULING, "scheduler",
-        "Hardware was granted, the launcher had not yet started.", "#6E7781", 10,
+        "Hardware was granted, the launcher had not yet started.", "#64797D", 10,
     ),
     _C(
         "hardware_setup", "Hardware set-up", Area.HARDWARE_SETUP, "cluster",
-        "Host checks; image and binaries were brought up.", "#A68A64", 20,
+        "Host checks; image and binaries were brought up.", "#BC714E", 20,
     ),
     _C(
         "launcher_init", "Launcher init", Area.LAUNCHER_INIT, "launcher",
-        "The launcher started and its workers met (rendezvous).", "#C9A227", 30,
+        "The launcher started and its workers met (rendezvous).", "#B98A00", 30,
     ),
     _C(
         "trainer_init", "Trainer init", Area.TRAINER_INIT, "trainer",
-        "Trainer start-up outside its named parts.", "#E69F00", 40,
+        "Trainer start-up outside its named parts.", "#EAA32A", 40,
     ),
     _C(
         "trainer_init.device_init", "Device init", Area.TRAINER_INIT, "trainer",
-        "Accelerators were opened and tested.", "#F0B429", 41,
+        "Accelerators were opened and tested.", "#F0C100", 41,
     ),
     _C(
         "trainer_init.process_group_init", "Process-group init", Area.TRAINER_INIT,
-        "communication", "Communicators were built between the ranks.", "#B7791F", 42,
+        "communication", "Communicators were built between the ranks.", "#A75026", 42,
     ),
     _C(
         "trainer_init.preproc_creation", "Preprocessing creation", Area.TRAINER_INIT, "trainer",
-        "Preprocessing modules were created.", "#F6C667", 43,
+        "Preprocessing modules were created.", "#C4CD56", 43,
     ),
     _C(
         "trainer_init.train_module_creation", "Train-module creation", Area.TRAINER_INIT,
-        "trainer", "The model was built and sharded.", "#D69E2E", 44,
+        "trainer", "The model was built and sharded.", "#C7B364", 44,
     ),
     _C(
         "trainer_init.init_plugins", "Plug-in init", Area.TRAINER_INIT, "trainer",
@@ -179,25 +179,25 @@ COMPONENTS: tuple[Component, ...] = (
     ),
     _C(
         "trainer_init.pre_train", "Pre-train", Area.TRAINER_INIT, "trainer",
-        "The trainer's last preparations before the loop.", "#975A16", 46,
+        "The trainer's last preparations before the loop.", "#965C49", 46,
     ),
     _C(
         "trainer_init.first_batch", "First batch", Area.TRAINER_INIT, "data ingestion",
-        "The loop waited for its first batch.", "#7B341E", 47,
+        "The loop waited for its first batch.", "#743927", 47,
     ),
     _C(
         "checkpoint_restore", "Checkpoint restore", Area.RECOVERY, "checkpointing",
-        "State was loaded.", "#6A3D9A", 50,
+        "State was loaded.", "#803F86", 50,
     ),
     _C(
         "compile", "Compilation", Area.COMPILATION, "compiler",
         "Compilation before or in the loop; a recompilation carries the attr `reason`.",
-        "#0072B2", 60,
+        "#034B9F", 60,
     ),
     _C(
         "first_step_warmup", "First-step warm-up", Area.COMPILATION, "compiler",
         "The excess of the first step after a start over the attempt's usual speed (inferred).",
-        "#4A9BD1", 61, is_given=True,
+        "#3DA3F2", 61, is_given=True,
     ),
     _C(
         "effective_training", "Effective training", Area.EFFECTIVE, None,
@@ -205,45 +205,45 @@ COMPONENTS: tuple[Component, ...] = (
     ),
     _C(
         "repeated_training", "Repeated training", Area.WASTED_TRAINING, "reliability",
-        "Training on data that the job had trained before, after a rollback.", "#CC79A7", 80,
+        "Training on data that the job had trained before, after a rollback.", "#E859A1", 80,
         is_given=True,
     ),
     _C(
         "checkpoint_save", "Checkpoint save (blocking)", Area.WASTED_TRAINING, "checkpointing",
-        "The loop waited for a save; the asynchronous upload is not counted.", "#8C6BB1", 90,
+        "The loop waited for a save; the asynchronous upload is not counted.", "#A36AB9", 90,
     ),
     _C(
         "data_stall", "Data stall", Area.WASTED_TRAINING, "data ingestion",
-        "The loop waited for data.", "#A6761D", 100,
+        "The loop waited for data.", "#A9903C", 100,
     ),
     _C(
         "evaluation", "Evaluation", Area.WASTED_TRAINING, "model team",
-        "Evaluation that blocked the loop.", "#66C2A5", 110,
+        "Evaluation that blocked the loop.", "#78CCAC", 110,
     ),
     _C(
         "stalled", "Stalled", Area.WASTED_TRAINING, "reliability",
-        "A hang or an extreme straggler, declared or inferred.", "#99000D", 120,
+        "A hang or an extreme straggler, declared or inferred.", "#81300C", 120,
     ),
     _C(
         "failure_detection", "Failure detection", Area.RECOVERY, "reliability",
-        "From the last progress to the end of a failed attempt.", "#D55E00", 130,
+        "From the last progress to the end of a failed attempt.", "#BE4F0F", 130,
     ),
     _C(
         "restart_gap", "Restart gap", Area.RECOVERY, "reliability",
         "Between attempts with the GPUs kept; restarts and rollbacks inside an attempt.",
-        "#F4845F", 140,
+        "#FF8693", 140,
     ),
     _C(
         "requeue_wait", "Requeue wait", Area.RECOVERY, "scheduler",
-        "Between attempts, the GPUs released.", "#B0B7C3", 150, is_given=True,
+        "Between attempts, the GPUs released.", "#ADBDCD", 150, is_given=True,
     ),
     _C(
         "model_publish", "Model publish", Area.SHUTDOWN, "publishing",
-        "A snapshot was made while GPUs were held.", "#56B4E9", 160,
+        "A snapshot was made while GPUs were held.", "#43D3FF", 160,
     ),
     _C(
         "teardown", "Teardown", Area.SHUTDOWN, "launcher",
-        "The rest of the shutdown.", "#2C7FB8", 170,
+        "The rest of the shutdown.", "#3C79D8", 170,
     ),
     _C(
         "unattributed", "Unattributed", Area.UNATTRIBUTED, "observability",

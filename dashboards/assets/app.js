@@ -1,81 +1,85 @@
 "use strict";
-// Starts the page, and shows what the address asks for: the fleet, a part of it, or one job.
+// Starts the site, and shows what the address asks for: the fleet, an owner, a source, a model, a job.
 
 (() => {
+  const { address } = ett;
   const byId = (id) => document.getElementById(id);
   const title = document.title;
-  const tables = {};
-  let left = null; // where the fleet was left: scroll position and link
+  const left = new Map(); // where each page was left: scroll position and focus, by its address
+  let before = null;
 
-  function start() {
-    const fleet = ett.get("data/fleet");
-    for (const [id, columns] of Object.entries(fleet.tables)) {
-      tables[id] = ett.table.draw(document.querySelector(`#fleet [data-listing="${id}"]`), id, columns);
-    }
-    tables.jobs = ett.table.draw(document.querySelector('#fleet [data-listing="jobs"]'), "jobs", ett.get("data/jobs").table);
-    addEventListener("hashchange", route);
-    route();
-    drawFleet();
-  }
-
-  let isDrawn = false;
-  function drawFleet() {
-    // A hidden figure has no width: it is drawn when it is first seen.
-    if (isDrawn || byId("fleet").hidden) return;
-    isDrawn = true;
-    for (const [name, spec] of Object.entries(ett.get("data/fleet").figures)) ett.chart.draw(name, spec);
-  }
-
-  function decoded(text) {
+  async function start() {
+    if (address.parse(location.hash).page !== "job") ett.cube.open().catch(trouble);
     try {
-      return decodeURIComponent(text);
-    } catch {
-      return text; // a lone % written by hand
+      await ett.cube.openJobs();
+      ett.filters.build();
+      addEventListener("hashchange", () => route().catch(trouble));
+      await route();
+    } catch (error) {
+      trouble(error);
     }
   }
 
-  // #job=cluster/job_id, each part encoded; #jobs&find=words; or the id of a section.
-  function asked() {
-    const hash = location.hash.slice(1);
-    if (hash.startsWith("job=")) {
-      const [cluster, ...rest] = hash.slice(4).split("&")[0].split("/");
-      return { job: [decoded(cluster), decoded(rest.join("/"))] };
-    }
-    const [section, ...settings] = hash.split("&");
-    const find = settings.find((setting) => setting.startsWith("find="));
-    return { section, find: find && decoded(find.slice(5)) };
+  function trouble(error) {
+    byId("trouble").hidden = false;
+    byId("trouble").textContent = `This page cannot be shown whole: ${error.message}`;
   }
 
-  function route() {
-    const wish = asked();
-    if (wish.job) showJob(...wish.job);
-    else showFleet(wish);
+  const placeOf = ({ page, argument }) => JSON.stringify([page, argument]);
+
+  async function route() {
+    const wish = address.enter(location.hash);
+    const isNew = !before || placeOf(before) !== placeOf(wish);
+    if (before && isNew) left.set(placeOf(before), { y: lastY, focus: lastFocus });
+    links(wish);
+    byId("fleet").hidden = byId("filters").hidden = wish.page === "job";
+    byId("job").hidden = wish.page !== "job";
+    const wasBefore = before;
+    before = wish;
+    if (wish.page === "job") return showJob(wish);
+    ett.job.close();
+    await showPage(wish, isNew, wasBefore);
   }
 
-  function showJob(cluster, jobId) {
-    if (!byId("fleet").hidden) left = { y: scrollY, link: document.activeElement };
-    byId("fleet").hidden = true;
-    byId("job").hidden = false;
+  function links({ filters }) {
+    for (const link of document.querySelectorAll("a[data-section]")) link.href = address.link(link.dataset.section || "fleet", undefined, filters);
+  }
+
+  function showJob({ argument: [cluster, jobId] }) {
     document.title = `${ett.format.visible(jobId)} · ${title}`;
     ett.job.open(cluster, jobId);
     scrollTo(0, 0);
     byId("job-title").focus({ preventScroll: true });
   }
 
-  function showFleet({ section, find }) {
-    const wasJob = byId("fleet").hidden;
-    byId("fleet").hidden = false;
-    byId("job").hidden = true;
-    document.title = title;
-    ett.job.close();
-    drawFleet();
-    if (find !== undefined && tables.jobs.body) ett.table.find(tables.jobs, find);
-    const target = section && byId(section);
-    if (wasJob && left && (!section || section === "jobs") && find === undefined) {
-      scrollTo(0, left.y);
-      if (left.link && left.link.isConnected) left.link.focus({ preventScroll: true });
-    } else if (target) target.scrollIntoView();
+  async function showPage(wish, isNew, wasBefore) {
+    await ett.cube.open();
+    if (before !== wish) return;
+    const choice = ett.rows.choose(wish.page, wish.argument, wish.filters);
+    const subject = ett.head.subject(choice);
+    document.title = subject ? `${subject} · ${title}` : title;
+    ett.filters.show(choice);
+    const drawn = ett.page.show(choice);
+    if (!wish.section && isNew && wasBefore) {
+      const back = left.get(placeOf(wish));
+      scrollTo(0, back ? back.y : 0);
+      const focus = back && back.focus && back.focus.isConnected ? back.focus : byId("head-title");
+      focus.focus({ preventScroll: true });
+    }
+    await drawn;
+    if (before !== wish) return;
+    if (wish.find !== undefined) ett.page.find("jobs", wish.find);
+    const target = wish.section && byId(wish.section);
+    if (target) target.scrollIntoView();
+    else if (isNew && wasBefore && left.has(placeOf(wish))) scrollTo(0, left.get(placeOf(wish)).y);
   }
+
+  // Where the reader was when the address changed: by then a click has not moved the page yet.
+  let lastY = 0, lastFocus = null;
+  const remember = () => { if (!byId("fleet").hidden) lastY = scrollY; };
+  addEventListener("scroll", remember, { passive: true });
+  addEventListener("click", remember, true); // a click may come before the event of the last scroll
+  addEventListener("focusin", (event) => { if (byId("fleet").contains(event.target)) lastFocus = event.target; });
 
   start();
 })();

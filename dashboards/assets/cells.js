@@ -15,15 +15,29 @@ ett.cells = (() => {
 
   const yesNo = (value) => (value === true ? "yes" : value === false ? "no" : value);
 
-  function componentCell(key, row, columns, listing) {
+  function componentCell(key) {
     if (format.isUnknown(key)) return text(null);
     const told = component(key);
-    const name = element("span", { class: "text", title: told.definition || key }, format.visible(told.label));
-    const isSource = listing.id === "ranking";
-    const shown = isSource
-      ? element("a", { href: `#jobs&find=${encodeURIComponent(told.label)}`, title: told.definition || key }, format.visible(told.label))
-      : name;
+    const name = element("bdi", { class: "text" }, format.visible(told.label));
+    const link = { href: ett.address.to("component", key), title: told.definition || key };
+    const shown = key === ett.cube.EFFECTIVE ? name : element("a", link, name);
     return element("span", { class: "with-swatch" }, swatch(told.colour), shown);
+  }
+
+  // A link to the page of an owner or a model; what nobody named is a page too.
+  const pageLink = (page) => (value) => {
+    const shown = format.isUnknown(value) ? "not said" : format.visible(value);
+    return element("a", { href: ett.address.to(page, value ?? null, { [page]: undefined }), title: shown }, element("bdi", { class: "text" }, shown));
+  };
+
+  const dayLink = (day, row, columns) => {
+    const to = columns.last_ds ? columns.last_ds[row] : day;
+    return element("a", { class: "time", href: ett.address.here({ from: day, to }) }, to === day ? day : `${day} to ${to.slice(5)}`);
+  };
+
+  function pointsCell(points) {
+    const isWorse = points > 0.0005;
+    return element("span", { class: `number ${isWorse ? "loss" : ""}` }, format.points(points).replace(" pt", ""));
   }
 
   function stageCell(key) {
@@ -81,14 +95,17 @@ ett.cells = (() => {
     money: { show: moneyCell, isNumber: true },
     at: { show: (v) => element("span", { class: "time" }, format.instant(v)) },
     exact_at: { show: (v) => element("span", { class: "time" }, format.exactInstant(v)) },
-    day: { show: (v) => element("span", { class: "time" }, v) },
+    day: { show: dayLink },
+    owner: { show: (v) => (format.isUnknown(v) ? text(null) : pageLink("owner")(v)) },
+    model: { show: pageLink("model"), say: (v) => v ?? "not said" },
+    points: { show: pointsCell, isNumber: true },
   };
 
   // A cost of which only a part has a price is a lower bound, and says so.
   function moneyCell(amount, row, columns) {
     const money = format.amount(amount);
     const priced = columns.priced_gpu_ms, lost = columns.lost_gpu_ms;
-    if (amount === null || !priced || priced[row] >= lost[row]) return number(money);
+    if (amount === null || !priced || !lost || priced[row] >= lost[row]) return number(money);
     const share = format.percent(priced[row] / lost[row]);
     return element("span", { class: "number", title: `the ${share} of it that has a price` }, `≥ ${money}`);
   }
@@ -108,8 +125,9 @@ ett.cells = (() => {
     return typeof a === "string" ? a.localeCompare(b, "en", { numeric: true }) : a - b;
   }
 
-  // The currency stands in the heading, where it takes no room of every cell.
-  const label = (field) => (field.kind === "money" ? `${field.label}, ${site().currency}` : field.label);
+  // These units stand in the heading, where they take no room of every cell.
+  const units = { money: () => site().currency, points: () => "points" };
+  const label = (field) => (units[field.kind] ? `${field.label}, ${units[field.kind]()}` : field.label);
 
   return { show, say, compare, label, isNumber: (field) => Boolean(kinds[field.kind].isNumber) };
 })();

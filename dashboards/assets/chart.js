@@ -6,33 +6,50 @@ ett.chart = (() => {
   const dark = matchMedia("(prefers-color-scheme: dark)");
   const isCoarse = matchMedia("(pointer: coarse)");
   const narrow = matchMedia("(max-width: 700px)");
-  const drawn = new Map();
+  const drawn = new Map(), wanted = new Map();
 
-  const ready = new Promise((resolve, reject) => {
-    if (window.Plotly) return resolve();
-    const script = document.getElementById("plotly");
-    script.addEventListener("load", () => resolve());
-    script.addEventListener("error", () => reject(new Error("plotly.min.js is missing from this folder")));
-  });
+  // Plotly is large: it is loaded when the first figure is drawn, after what needs no figure.
+  let loading = null;
+  function ready() {
+    loading ||= ett.load("plotly.min").catch(() => { throw new Error("plotly.min.js is missing from this folder"); });
+    return loading;
+  }
 
   const template = (isDark) => ett.get("data/site").themes[isDark ? "dark" : "light"];
 
-  async function draw(name, spec) {
+  // `clicked` is told of clicks on bars; `empty` says why there is nothing to draw.
+  function draw(name, spec, empty, clicked) {
+    const drawing = drawNow(name, spec, empty, clicked);
+    pending.add(drawing);
+    return drawing.finally(() => pending.delete(drawing));
+  }
+
+  const pending = new Set();
+  const done = () => Promise.all(pending);
+
+  async function drawNow(name, spec, empty = "Nothing to draw: no GPU time was counted in these days.", clicked = null) {
     const host = document.querySelector(`figure[data-figure="${name}"]`);
     const plot = host.querySelector(".plot");
     host.querySelector(".chart-notes").replaceChildren(...notes(spec));
     legend(host, plot, spec);
     zoom(host, plot, spec);
     if (!spec || !spec.data.length) {
-      plot.replaceChildren(element("p", { class: "empty" }, "Nothing to draw: no GPU time was counted in these days."));
+      if (drawn.delete(plot)) Plotly.purge(plot);
+      wanted.delete(plot);
+      plot.style.minHeight = "";
+      plot.replaceChildren(element("p", { class: "empty" }, empty));
       return;
     }
+    wanted.set(plot, spec);
     plot.style.minHeight = `${spec.layout.height}px`;
-    await ready;
+    await ready();
+    if (wanted.get(plot) !== spec) return; // another choice came first
+    if (!drawn.has(plot)) plot.replaceChildren();
     const data = structuredClone(spec.data), layout = suited(structuredClone(spec.layout), narrow.matches);
     layout.template = template(dark.matches);
     await Plotly.react(plot, data, layout, { responsive: true, displaylogo: false, displayModeBar: false });
-    drawn.set(plot, { name, spec });
+    if (clicked && !drawn.has(plot)) plot.on("plotly_click", clicked);
+    drawn.set(plot, { name, spec, empty, clicked });
   }
 
   const notes = (spec) => (spec && spec.layout.meta ? spec.layout.meta.notes : []).map((note) => element("li", {}, note));
@@ -62,7 +79,7 @@ ett.chart = (() => {
       button.addEventListener("click", async () => {
         const isOn = button.getAttribute("aria-pressed") !== "true";
         button.setAttribute("aria-pressed", String(isOn));
-        await ready;
+        await ready();
         Plotly.restyle(plot, { visible: isOn }, [i]);
       });
       bar.append(button);
@@ -98,7 +115,8 @@ ett.chart = (() => {
   }
 
   function shape(trace) {
-    if (trace.type === "scatter") return trace.marker.symbol === "diamond-open" ? "diamond" : "triangle";
+    const shapes = { "diamond-open": "diamond", diamond: "diamond full", circle: "circle" };
+    if (trace.type === "scatter") return shapes[trace.marker.symbol] || "triangle";
     return trace.marker.pattern ? "hatched" : "";
   }
 
@@ -107,6 +125,7 @@ ett.chart = (() => {
 
   function clear(name) {
     const plot = document.querySelector(`figure[data-figure="${name}"] .plot`);
+    wanted.delete(plot);
     if (drawn.delete(plot)) Plotly.purge(plot);
     plot.replaceChildren();
   }
@@ -115,11 +134,11 @@ ett.chart = (() => {
     for (const plot of drawn.keys()) Plotly.relayout(plot, { template: template(isDark) });
   }
 
-  narrow.addEventListener("change", () => [...drawn.values()].forEach(({ name, spec }) => draw(name, spec)));
+  narrow.addEventListener("change", () => [...drawn.values()].forEach(({ name, spec, empty, clicked }) => draw(name, spec, empty, clicked)));
   dark.addEventListener("change", () => retheme(dark.matches));
   // Paper is white whatever the screen is.
   addEventListener("beforeprint", () => retheme(false));
   addEventListener("afterprint", () => retheme(dark.matches));
 
-  return { draw, clear };
+  return { draw, clear, done, isReady: () => Boolean(window.Plotly) };
 })();

@@ -26,6 +26,14 @@ ett.format = (() => {
     return `${(100 * ratio).toFixed(1)}%`;
   }
 
+  // A change of a share, in points: +1.2 pt.
+  function points(change) {
+    if (isUnknown(change)) return UNKNOWN;
+    const size = Math.abs(100 * change);
+    if (size < 0.05) return "0 pt";
+    return `${change > 0 ? "+" : "−"}${size.toFixed(1)} pt`;
+  }
+
   function duration(ms) {
     if (isUnknown(ms)) return UNKNOWN;
     if (ms < 0) return `-${duration(-ms)}`;
@@ -75,7 +83,7 @@ ett.format = (() => {
   }
 
   return {
-    UNKNOWN, gpuHours, percent, duration, exactDuration, amount, count, plural, iso, instant,
+    UNKNOWN, gpuHours, percent, points, duration, exactDuration, amount, count, plural, iso, instant,
     exactInstant, word, visible, isUnknown,
   };
 })();

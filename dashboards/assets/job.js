@@ -1,7 +1,7 @@
 "use strict";
 // The view of one job, filled from the piece of data that holds it.
 
-ett.jobHref = (cluster, jobId) => `#job=${encodeURIComponent(cluster)}/${encodeURIComponent(jobId)}`;
+ett.jobHref = (cluster, jobId) => ett.address.to("job", [cluster, jobId]);
 
 ett.job = (() => {
   const { element, format } = ett;
@@ -13,8 +13,8 @@ ett.job = (() => {
   const keyOf = (cluster, jobId) => JSON.stringify([cluster, jobId]);
 
   function placeOf(cluster, jobId) {
-    const jobs = ett.get("data/jobs");
-    places ||= new Map(jobs.table.job_id.map((id, row) => [keyOf(jobs.table.cluster[row], id), jobs.places[row]]));
+    const jobs = ett.cube.jobs(), { clusters } = ett.cube.dims();
+    places ||= new Map(jobs.job_id.map((id, row) => [keyOf(clusters[jobs.cluster[row]], id), [jobs.piece[row], jobs.place[row]]]));
     return places.get(keyOf(cluster, jobId));
   }
 
@@ -26,7 +26,7 @@ ett.job = (() => {
     if (!place) return missing(`There is no job "${format.visible(jobId)}" of the cluster "${format.visible(cluster)}" in the days of this page. The link may be of another page or of other days.`);
     blank("Loading …");
     try {
-      const piece = await ett.load(`jobs/${place[0]}`);
+      const piece = await ett.inflated(await ett.load(`jobs/${place[0]}`));
       // The reader may have gone on to another job meanwhile.
       if (wanted === mine) fill(jobId, piece[place[1]]);
     } catch (error) {

@@ -4,11 +4,12 @@
 ett.table = (() => {
   const { element, format, cells, csv } = ett;
 
-  function draw(host, id, columns, filename = id) {
+  // `before` is the same table under another filter: its order and its search stay.
+  function draw(host, id, columns, filename = id, before = null) {
     const listing = ett.get("data/site").listings[id];
     const shown = listing.fields.filter((field) => field.rank > 0 && !isUnpriced(field, columns));
     const length = columns[listing.fields.find((field) => columns[field.name]).name].length;
-    const state = { host, listing, shown, columns, filename, length, sort: null, find: "", limit: listing.page };
+    const state = { host, listing, shown, columns, filename, length, sort: before && before.sort, find: (before && before.find) || "", limit: listing.page };
     host.replaceChildren();
     if (!length) {
       host.append(element("p", { class: "empty" }, listing.empty));
@@ -23,12 +24,13 @@ ett.table = (() => {
   }
 
   // Without a single price a column of costs says nothing.
-  const isUnpriced = (field, columns) => field.kind === "money" && columns[field.name].every(format.isUnknown);
+  const isUnpriced = (field, columns) => field.kind === "money" && (columns[field.name] || []).every(format.isUnknown);
 
   function tools(state) {
     const bar = element("div", { class: "tools" });
     if (state.listing.is_searchable) {
       state.input = element("input", { type: "search", placeholder: "Search", "aria-label": `Search ${state.listing.label}` });
+      state.input.value = state.find;
       state.input.addEventListener("input", () => find(state, state.input.value));
       bar.append(state.input);
     }
@@ -70,6 +72,7 @@ ett.table = (() => {
   }
 
   function find(state, words) {
+    if (!state.body) return;
     state.find = words.trim().toLowerCase();
     if (state.input && state.input.value !== words) state.input.value = words;
     state.limit = state.listing.page;

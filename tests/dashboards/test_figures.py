@@ -231,3 +231,59 @@ def test_text_of_logs_is_never_markup_in_a_figure(text, shown):
 
 def test_what_cannot_be_seen_is_written_out():
     assert visible("ok \u2066 \x00") == "ok \\u2066 \\u0000"
+
+
+def loss_rows(*rows):
+    """Rows of (day offset, component, lost, held) GPU ms."""
+    return pd.DataFrame(
+        [
+            {"ds": date(2026, 11, 1) + timedelta(days=n), "component": key, "lost_gpu_ms": lost, "held_gpu_ms": held}
+            for n, key, lost, held in rows
+        ]
+    )  # fmt: skip
+
+
+def test_losses_are_shares_of_what_was_held_in_taxonomy_order():
+    figure = figures.losses(
+        loss_rows((0, "stalled", 10, 100), (1, "stalled", 5, 50), (1, "compile", 20, 50))
+    )
+    assert isinstance(figure, go.Figure)
+    assert [t.meta["key"] for t in figure.data] == ["compile", "stalled"]
+    assert [list(t.y) for t in figure.data] == [[0.4], [0.1, 0.1]]
+    assert [t.marker.color for t in figure.data] == [DEFAULT["compile"].colour, DEFAULT["stalled"].colour]  # fmt: skip
+
+
+def test_other_losses_are_drawn_only_where_the_frame_has_them():
+    frame = day_rows((0, 60, 30)).assign(held_gpu_ms=100)
+    assert "Other losses" not in [t["name"] for t in figures.days_spec(frame)["data"]]
+    told = figures.days_spec(frame.assign(other_gpu_ms=10))["data"]
+    assert [t["y"] for t in told if t["name"] == "Other losses"] == [[0.1]]
+
+
+def test_recoveries_are_counted_in_bins_and_none_is_lost():
+    minutes = [0, 0.99, 1, 7, 59, 60, 5_000]
+    figure = figures.recoveries(pd.DataFrame({"ttr_ms": [int(m * MINUTE) for m in minutes]}))
+    counts = dict(zip(figure.data[0].x, figure.data[0].y, strict=True))
+    assert {name: n for name, n in counts.items() if n} == {
+        "&lt;1 m": 2, "1-2 m": 1, "5-10 m": 1, "45 m-1 h": 1, "1-2 h": 1, "&gt;24 h": 1,
+    }  # fmt: skip
+    assert figures.recoveries_spec(pd.DataFrame({"ttr_ms": []}))["data"] == []
+
+
+def test_causes_are_ranked_and_split_by_whose_failure_they_are():
+    struck = pd.DataFrame(
+        {"cause": ["hardware", "user_code", "hardware"], "is_infrastructure": [True, False, True]}
+    )
+    ours, others = figures.causes(struck).data
+    assert list(ours.y) == ["hardware", "user code"]
+    assert (list(ours.x), list(others.x)) == ([2, 0], [0, 1])
+
+
+def test_a_spread_is_a_line_from_the_median_to_the_95th_percentile():
+    frame = pd.DataFrame(
+        {"group": ["<b>a</b>", "b"], "p50_ms": [1_000.0, 0.0], "p95_ms": [9_000.0, 0.0], "attempt_count": [20, 3]}
+    )  # fmt: skip
+    line, median, high = figures.spread(frame).data
+    assert list(line.x) == [1_000.0, 9_000.0, None]
+    assert (list(median.x), list(high.x)) == ([1_000.0], [9_000.0])
+    assert figures.spread_spec(frame)["layout"]["yaxis"]["ticktext"] == ["&lt;b&gt;a&lt;/b&gt;"]

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import base64
 import json
+import os
 import re
+import time
+import zlib
 from html.parser import HTMLParser
 from urllib.parse import unquote
 
@@ -11,8 +15,9 @@ import pandas as pd
 import pytest
 
 from dashboards import listings, pages
-from dashboards.folder import MARKER
+from dashboards.folder import KEPT_AT_LEAST, MARKER, replaced, versions
 from dashboards.jobs import MOST_INTERVALS
+from dashboards.packed import unpack
 from dashboards.pages import write_site
 from dashboards.period import read_period
 from dashboards.published import Published
@@ -44,6 +49,21 @@ def data_of(path):
     """(name, value) of a data file: one call with two JSON arguments, and nothing else."""
     call = re.fullmatch(r"ett\.put\((.*)\);\n", path.read_text("ascii"), re.DOTALL)
     return json.loads(f"[{call.group(1)}]")
+
+
+def details_of(site):
+    """The detail of every job by its id."""
+    _, jobs = data_of(site / "data/jobs.js")
+    where = unpack(jobs["packed"])
+    places = zip(where["piece"].tolist(), where["place"].tolist(), strict=True)
+    pieces = {}
+    for piece in set(where["piece"].tolist()):
+        deflated = data_of(site / f"jobs/{piece}.js")[1]
+        pieces[piece] = json.loads(zlib.decompress(base64.b64decode(deflated)))
+    return {
+        job_id: pieces[piece][place]
+        for job_id, (piece, place) in zip(jobs["job_id"], places, strict=True)
+    }
 
 
 @pytest.fixture(scope="module")
@@ -89,35 +109,32 @@ def test_the_page_says_what_was_lost_and_whose_it_is(page, published):
 
 
 def test_data_files_hold_json_and_nothing_that_could_end_a_script(site):
-    files = sorted([*(site / "data").iterdir(), *(site / "jobs").iterdir()])
+    files = [p for name in ("data", "jobs", "cube", "attempts") for p in (site / name).iterdir()]
     names = [data_of(path)[0] for path in files]
     assert names == [path.relative_to(site).with_suffix("").as_posix() for path in files]
     assert [path for path in files if "<" in path.read_text("ascii").replace("\\u003c", "")] == []
 
 
-def test_every_job_has_a_place_and_hostile_names_are_kept_as_they_are(site):
-    _, jobs = data_of(site / "data/jobs.js")
-    assert len(jobs["places"]) == len(jobs["table"]["job_id"]) == 40
-    assert set(HOSTILE) <= set(jobs["table"]["job_id"])
-    for row, (piece, place) in enumerate(jobs["places"]):
-        detail = data_of(site / f"jobs/{piece}.js")[1][place]
-        assert detail["tables"]["facts"]["model"] == [jobs["table"]["model"][row]]
-        assert detail["tables"]["facts"]["wall_ms"] == [jobs["table"]["wall_ms"][row]]
+def test_every_job_has_a_place_and_hostile_names_are_kept_as_they_are(site, published):
+    found = details_of(site)
+    jobs = read_period(published).jobs.set_index("job_id")
+    assert len(found) == 40
+    assert set(HOSTILE) <= set(found)
+    for job_id, detail in found.items():
+        assert detail["tables"]["facts"]["wall_ms"] == [jobs.loc[job_id, "wall_ms"]]
 
 
 def test_hostile_text_is_escaped_where_plotly_would_read_it(site):
-    for path in (site / "jobs").iterdir():
-        for detail in data_of(path)[1]:
-            figure = json.dumps(detail["figure"] or {})
-            assert not re.search(
-                r"<(?!b>|/b>|br>|extra>|/extra>|span style=|/span>)", figure.replace('\\"', '"')
-            )
+    figures = [detail["figure"] or {} for detail in details_of(site).values()]
+    figures += data_of(site / "data/site.js")[1]["figures"].values()
+    for figure in map(json.dumps, figures):
+        assert not re.search(
+            r"<(?!b>|/b>|br>|extra>|/extra>|span style=|/span>)", figure.replace('\\"', '"')
+        )
 
 
 def test_a_job_is_whole_to_the_millisecond(site):
-    _, jobs = data_of(site / "data/jobs.js")
-    piece, place = jobs["places"][jobs["table"]["job_id"].index("crash-loop")]
-    detail = data_of(site / f"jobs/{piece}.js")[1][place]
+    detail = details_of(site)["crash-loop"]
     intervals, facts = detail["tables"]["intervals"], detail["tables"]["facts"]
     assert sum(intervals["duration_ms"]) == facts["wall_ms"][0]
     assert sum(detail["tables"]["components"]["duration_ms"]) == facts["wall_ms"][0]
@@ -127,9 +144,7 @@ def test_a_job_is_whole_to_the_millisecond(site):
 
 
 def test_a_huge_job_lists_its_longest_rows_and_says_so(site):
-    _, jobs = data_of(site / "data/jobs.js")
-    piece, place = jobs["places"][jobs["table"]["job_id"].index("step-by-step")]
-    detail = data_of(site / f"jobs/{piece}.js")[1][place]
+    detail = details_of(site)["step-by-step"]
     assert len(detail["tables"]["intervals"]["duration_ms"]) == MOST_INTERVALS
     assert "ledger__interval" in detail["left_out"][0]
     assert "drawn pooled" in detail["figure"]["layout"]["meta"]["notes"][0]
@@ -137,9 +152,19 @@ def test_a_huge_job_lists_its_longest_rows_and_says_so(site):
 
 def test_listings_only_name_published_columns_or_sums_of_them():
     published = {column for table in tables.TABLES.values() for column in table.names}
-    sums = {"share_ratio", "priced_gpu_ms", "note", "flags"}
+    sums = {
+        "share_ratio",
+        "priced_gpu_ms",
+        "note",
+        "flags",
+        "change_ratio",
+        "lost_share_ratio",
+        "last_ds",
+    }
+    sums |= {"length", "size"}  # what rows are grouped by
+    quantiles = {"p50_ms", "p95_ms", "max_ms"}
     names = {f.name for listing in listings.LISTINGS.values() for f in listing.fields}
-    assert {n for n in names - published - sums if not n.startswith("shown_")} == set()
+    assert {n for n in names - published - sums - quantiles if not n.startswith("shown_")} == set()
 
 
 def test_the_summary_and_the_marker_say_what_was_written(warehouse, tmp_path):
@@ -156,7 +181,8 @@ def test_the_old_site_is_kept_and_a_failed_one_changes_nothing(warehouse, tmp_pa
     write_site(warehouse, out, title="First")
     write_site(warehouse, out, title="Second")
     assert "Second" in (out / "index.html").read_text()
-    assert "First" in (tmp_path / "site.previous/index.html").read_text()
+    (kept,) = versions(out)
+    assert "First" in (kept / "index.html").read_text()
 
     def fails(*_):
         raise OSError("no space left on device")
@@ -165,7 +191,19 @@ def test_the_old_site_is_kept_and_a_failed_one_changes_nothing(warehouse, tmp_pa
     with pytest.raises(OSError, match="no space"):
         write_site(warehouse, out, title="Third")
     assert "Second" in (out / "index.html").read_text()
-    assert sorted(p.name for p in tmp_path.iterdir()) == ["site", "site.previous"]
+    assert sorted(p.name for p in tmp_path.iterdir()) == ["site", "site.versions"]
+
+
+def test_old_versions_go_after_a_while_but_the_last_few_stay(tmp_path):
+    out = tmp_path / "site"
+    for age_days in (90, 80, 70, 60, 50, 1):
+        with replaced(out) as folder:
+            (folder / MARKER).write_text("{}")
+        written = time.time() - 86_400 * age_days
+        os.utime(out / MARKER, (written, written))
+    ages = [round((time.time() - (v / MARKER).stat().st_mtime) / 86_400) for v in versions(out)]
+    assert ages == [50, 60, 70]
+    assert len(ages) == KEPT_AT_LEAST
 
 
 def test_a_folder_of_somebody_else_is_left_alone(warehouse, tmp_path):
@@ -183,7 +221,8 @@ def test_swapping_works_where_the_system_cannot_exchange(warehouse, tmp_path, mo
     for title in ("First", "Second"):
         write_site(warehouse, tmp_path / "site", title=title)
     assert "Second" in (tmp_path / "site/index.html").read_text()
-    assert "First" in (tmp_path / "site.previous/index.html").read_text()
+    (kept,) = versions(tmp_path / "site")
+    assert "First" in (kept / "index.html").read_text()
 
 
 def test_a_warehouse_without_a_day_gives_a_page_that_says_so(tmp_path):

@@ -82,3 +82,22 @@ def test_of_a_whole_job_the_row_of_the_latest_day_counts():
         "job_id": ["b", "a"],
         "wall_ms": [5, 20],
     }
+
+
+def test_a_day_is_restated_when_its_final_figures_changed(tmp_path):
+    moment = pd.Timestamp("2026-11-03T00:00Z")
+    rows = [
+        (1, 0, False, 10), (1, 1, False, 12),  # final, then another figure: restated
+        (2, 0, True, 10), (2, 1, False, 12),  # provisional before: expected to change
+        (3, 0, False, 10), (3, 1, False, 10),  # computed again to the same
+    ]  # fmt: skip
+    frame = pd.DataFrame(
+        [
+            {"ds": date(2026, 11, day), "run_id": f"run-{n}", "published_at": moment + pd.Timedelta(n, "h"), "as_of": moment,
+             "engine": "sail", "ettledger_version": "0.1.0", "is_provisional": is_provisional, "job_count": 1,
+             "effective_gpu_ms": effective, "held_gpu_ms": 20, "effective_ms": 1, "wall_ms": 2}
+            for day, n, is_provisional, effective in rows
+        ]
+    )  # fmt: skip
+    write_table(tmp_path, tables.WAREHOUSE_PUBLICATION, frame)
+    assert Published(tmp_path).restated_days() == [date(2026, 11, 1)]

@@ -1,0 +1,308 @@
+"use strict";
+// From the sums of a choice to the rows of each table; columns are those of dashboards/listings.py.
+
+ett.rows = (() => {
+  const { cube } = ett;
+  const FLAGS = ["is_censored", "is_presumed_dead", "is_clock_conflict"];
+  const FLAG_WORDS = ["running", "presumed dead", "clock conflict"];
+  const ratio = (part, whole) => (whole ? part / whole : null);
+  const stages = () => Object.keys(ett.get("data/site").stages);
+  const column = (rows, name) => rows.map((row) => row[name]);
+  const columns = (rows, names) => Object.fromEntries(names.map((name) => [name, column(rows, name)]));
+
+  // Everything that a page shows under `filters`; tables are made of it when they are drawn.
+  function choose(page, argument, filters) {
+    const scope = page === "fleet" ? {} : { [page]: argument };
+    const select = cube.select({ ...filters, ...scope });
+    const choice = { page, argument, filters, select, by: filters.by || fitting(select), ...cube.sums(select) };
+    choice.totals = totals(choice, select.first, select.last);
+    choice.isByGpu = choice.totals.held > 0;
+    choice.change = change(choice);
+    return choice;
+  }
+
+  const fitting = ({ first, last }) => (last - first >= 62 ? "week" : "day");
+
+  function totals(choice, first, last) {
+    const { codes, prices } = cube.dims(), K = codes.length, order = stages();
+    const out = { held: 0, wall: 0, effective: 0, effectiveMs: 0, lost: 0, lostMs: 0, stageGpu: {}, stageMs: {}, cost: 0, priced: 0, isPriced: false };
+    for (const stage of [...order, "other"]) out.stageGpu[stage] = out.stageMs[stage] = 0;
+    for (let d = first; d <= last; d++) {
+      for (let c = 0; c < K; c++) {
+        const gpu = choice.dayGpu[d * K + c], ms = choice.dayMs[d * K + c];
+        if (!ms && !gpu) continue;
+        const isLost = choice.select.loss[c], stage = codes[c][1];
+        out.held += gpu; out.wall += ms;
+        if (isLost) { out.lost += gpu; out.lostMs += ms; }
+        const isEffective = codes[c][0] === cube.EFFECTIVE;
+        if (isEffective) { out.effective += gpu; out.effectiveMs += ms; }
+        const place = isLost || isEffective ? stage : "other";
+        out.stageGpu[place] += gpu; out.stageMs[place] += ms;
+      }
+      out.cost += choice.dayCost[d]; out.priced += choice.dayPriced[d];
+      out.isPriced ||= prices[d].some((price) => price !== null);
+    }
+    return { ...out, cost: out.isPriced && (out.priced || !out.lost) ? out.cost : null };
+  }
+
+  // Buckets of days: each day, the weeks from Monday on, months, or all of them as one.
+  function buckets({ select: { first, last }, by }) {
+    const { days } = cube.dims(), out = [];
+    for (let d = first; d <= last; d++) {
+      const name = bucketOf(days[d], by), before = out[out.length - 1];
+      if (before && before.name === name) before.last = d;
+      else out.push({ name, first: d, last: d });
+    }
+    return out;
+  }
+
+  function bucketOf(day, by) {
+    if (by === "month") return day.slice(0, 7);
+    if (by === "period") return "all";
+    if (by !== "week") return day;
+    const at = new Date(`${day}T00:00:00Z`);
+    at.setUTCDate(at.getUTCDate() - ((at.getUTCDay() + 6) % 7));
+    return at.toISOString().slice(0, 10);
+  }
+
+  // One row per bucket that has time in it.
+  function overTime(choice) {
+    if (choice.overTime) return choice.overTime;
+    const { days, provisional, stale } = cube.dims();
+    const flagged = (list, { first, last }) => list.some((d) => d >= first && d <= last);
+    choice.overTime = buckets(choice).map((bucket) => {
+      const sum = totals(choice, bucket.first, bucket.last);
+      const isOpen = flagged(provisional, bucket);
+      return {
+        bucket, sum, ds: days[bucket.first], last_ds: days[bucket.last], held_gpu_ms: sum.held, lost_gpu_ms: sum.lost, lost_cost: sum.cost,
+        priced_gpu_ms: sum.priced, wall_ms: sum.wall, effective_ms: sum.effectiveMs,
+        gpu_ett_ratio: ratio(sum.effective, sum.held), ett_ratio: ratio(sum.effectiveMs, sum.wall), lost_share_ratio: ratio(sum.lost, sum.held),
+        is_provisional: isOpen, note: [...(isOpen ? ["provisional"] : []), ...(flagged(stale, bucket) ? ["stale"] : [])],
+        ...Object.fromEntries([...stages(), "other"].map((stage) => [`${stage}_gpu_ms`, sum.stageGpu[stage]])),
+      };
+    }).filter((row) => row.wall_ms > 0);
+    return choice.overTime;
+  }
+
+  const days = (choice) => columns(overTime(choice), [
+    "ds", "last_ds", "held_gpu_ms", "lost_gpu_ms", "lost_cost", "priced_gpu_ms", "wall_ms", "effective_ms", "gpu_ett_ratio", "ett_ratio",
+    "lost_share_ratio", "is_provisional", "note", ...stages().map((stage) => `${stage}_gpu_ms`),
+  ]);
+
+  function byCode(choice, table) {
+    const K = cube.dims().codes.length, out = new Float64Array(K);
+    for (let d = choice.select.first; d <= choice.select.last; d++) for (let c = 0; c < K; c++) out[c] += table[d * K + c];
+    return out;
+  }
+
+  // The days that the choice is compared with: as many before it; else its own first half.
+  function change(choice) {
+    const { first, last } = choice.select, count = last - first + 1, { days, codes } = cube.dims();
+    if (count < 1) return null;
+    const name = (a, b) => (a === b ? days[a] : `${days[a]} to ${days[b]}`);
+    const held = (sums) => sums.reduce((a, b) => a + b, 0);
+    const effective = (sums) => ratio(codes.reduce((sum, [key], c) => sum + (key === cube.EFFECTIVE ? sums[c] : 0), 0), held(sums));
+    const made = (before, after, earlier, later) => {
+      const [heldBefore, heldAfter] = [held(before), held(after)];
+      if (!heldBefore || !heldAfter) return null;
+      return {
+        earlier, later, ettBefore: effective(before), ettAfter: effective(after),
+        of: (list) => list.reduce((sum, c) => sum + after[c] / heldAfter - before[c] / heldBefore, 0),
+      };
+    };
+    if (first - count >= 0) {
+      return made(cube.byCode(choice.select, first - count, first - 1), byCode(choice, choice.dayGpu), name(first - count, first - 1), name(first, last));
+    }
+    if (count < 2) return null;
+    const half = Math.floor(count / 2);
+    const part = (a, b) => byCode({ ...choice, select: { ...choice.select, first: a, last: b } }, choice.dayGpu);
+    return made(part(first, first + half - 1), part(last - half + 1, last), name(first, first + half - 1), name(last - half + 1, last));
+  }
+
+  // One row per key of the lossy codes, largest first, with share and change.
+  function lossesBy(choice, keyOf) {
+    const { codes } = cube.dims(), gpu = byCode(choice, choice.dayGpu), ms = byCode(choice, choice.dayMs), groups = new Map();
+    codes.forEach((code, c) => {
+      if (!choice.select.loss[c] || !(gpu[c] || ms[c])) return;
+      const key = JSON.stringify(keyOf(code));
+      if (!groups.has(key)) groups.set(key, { component: code[0], owner: code[2], list: [], lost_gpu_ms: 0, lost_ms: 0, cost: 0, priced_gpu_ms: 0, hasPrice: 0 });
+      const group = groups.get(key);
+      group.list.push(c);
+      group.lost_gpu_ms += gpu[c]; group.lost_ms += ms[c];
+      group.cost += choice.codeCost[c]; group.priced_gpu_ms += choice.codePriced[c]; group.hasPrice |= choice.codeHasPrice[c];
+    });
+    const measure = choice.isByGpu ? "lost_gpu_ms" : "lost_ms";
+    const whole = choice.isByGpu ? choice.totals.lost : choice.totals.lostMs;
+    const rows = [...groups.values()].sort((a, b) => b.lost_gpu_ms - a.lost_gpu_ms || b.lost_ms - a.lost_ms || a.component.localeCompare(b.component));
+    for (const row of rows) {
+      row.share_ratio = ratio(row[measure], whole);
+      row.lost_cost = row.hasPrice ? row.cost : null;
+      row.change_ratio = choice.change && choice.change.of(row.list);
+    }
+    return rows;
+  }
+
+  const sources = (choice) => (choice.sources ||= lossesBy(choice, ([component, , owner]) => [component, owner]));
+  const NAMES = ["component", "owner", "lost_gpu_ms", "lost_ms", "share_ratio", "change_ratio", "lost_cost", "priced_gpu_ms"];
+  const ranking = (choice) => columns(sources(choice), NAMES);
+
+  function owners(choice) {
+    const first = new Map();
+    for (const row of sources(choice)) if (!first.has(row.owner)) first.set(row.owner, row.component);
+    const rows = lossesBy(choice, ([, , owner]) => [owner]).map((row) => ({ ...row, component: first.get(row.owner) }));
+    return columns(rows, NAMES);
+  }
+
+  // One code for each component, to sum the codes of its stages and owners in.
+  function firstCodes() {
+    const { codes } = cube.dims(), one = new Map(codes.map(([key], c) => [key, c]));
+    return codes.map(([key]) => one.get(key));
+  }
+
+  // Sums of a job's codes: by stage, lost, and the component that took most.
+  function perJob(choice) {
+    if (choice.perJob) return choice.perJob;
+    const { codes } = cube.dims(), K = codes.length, names = stages(), S = names.length, jobs = cube.jobs();
+    const stageOf = codes.map(([, stage]) => names.indexOf(stage));
+    const isEffective = codes.map(([key]) => key === cube.EFFECTIVE);
+    const list = [], gpu = new Float64Array(jobs.length * S), ms = new Float64Array(jobs.length * S);
+    const lost = new Float64Array(jobs.length), lostMs = new Float64Array(jobs.length), most = new Int32Array(jobs.length).fill(-1);
+    const isWhole = choice.page === "fleet" || choice.page === "model" ? choice.filters.owner === undefined : false;
+    const firstOf = firstCodes();
+    const taken = new Float64Array(K), takenMs = new Float64Array(K);
+    for (let j = 0; j < jobs.length; j++) {
+      if (!choice.jobSeen[j]) continue;
+      let best = -1;
+      taken.fill(0); takenMs.fill(0);
+      for (let c = 0, at = j * K; c < K; c++, at++) {
+        const g = choice.jobGpu[at], m = choice.jobMs[at];
+        if (!m && !g) continue;
+        gpu[j * S + stageOf[c]] += g; ms[j * S + stageOf[c]] += m;
+        if (isEffective[c] || !choice.select.loss[c]) continue;
+        lost[j] += g; lostMs[j] += m;
+        const f = firstOf[c];
+        taken[f] += g; takenMs[f] += m;
+        if (best < 0 || taken[f] > taken[best] || (taken[f] === taken[best] && takenMs[f] > takenMs[best])) best = f;
+      }
+      most[j] = best;
+      if (isWhole || lost[j] || lostMs[j]) list.push(j);
+    }
+    list.sort((a, b) => lost[b] - lost[a] || lostMs[b] - lostMs[a] || a - b);
+    return (choice.perJob = { list, gpu, ms, lost, lostMs, most, S, names });
+  }
+
+  function jobs(choice) {
+    const told = cube.jobs(), { clusters, models, teams, outcomes, codes } = cube.dims();
+    const { list, gpu, ms, lost, most, S, names } = perJob(choice);
+    const of = (make) => list.map(make);
+    const nullable = (value) => (Number.isNaN(value) ? null : value);
+    const effective = names.indexOf("effective");
+    const held = (j) => { let sum = 0; for (let s = 0; s < S; s++) sum += gpu[j * S + s]; return sum; };
+    return {
+      job_id: of((j) => told.job_id[j]), cluster: of((j) => clusters[told.cluster[j]]), model: of((j) => models[told.model[j]]),
+      team: of((j) => teams[told.team[j]]), max_gpus: of((j) => told.max_gpus[j]), attempt_count: of((j) => told.attempt_count[j]),
+      failure_count: of((j) => told.failure_count[j]), outcome: of((j) => outcomes[told.outcome[j]]),
+      started_at: of((j) => nullable(told.started_at[j])), wall_ms: of((j) => told.wall_ms[j]),
+      flags: of((j) => FLAG_WORDS.filter((_, bit) => told.flags[j] & (1 << bit))),
+      ...Object.fromEntries(FLAGS.map((flag, bit) => [flag, of((j) => Boolean(told.flags[j] & (1 << bit)))])),
+      shown_gpu_ett_ratio: of((j) => ratio(gpu[j * S + effective], held(j))), shown_lost_gpu_ms: of((j) => lost[j]),
+      shown_lost_cost: of((j) => (choice.jobHasPrice[j] ? choice.jobCost[j] : null)),
+      shown_largest_loss: of((j) => (most[j] < 0 ? null : codes[most[j]][0])),
+      ...Object.fromEntries(names.flatMap((name, s) => [[`shown_${name}_gpu_ms`, of((j) => gpu[j * S + s])], [`shown_${name}_ms`, of((j) => ms[j * S + s])]])),
+    };
+  }
+
+  function models(choice) {
+    const told = cube.jobs(), { models: known, codes } = cube.dims(), K = codes.length;
+    const { list, gpu, ms, lost, lostMs, S, names } = perJob(choice), groups = new Map();
+    const spent = choice.isByGpu ? choice.jobGpu : choice.jobMs, firstOf = firstCodes();
+    for (const j of list) {
+      const m = told.model[j];
+      if (!groups.has(m)) groups.set(m, { model: known[m], job_count: 0, lost: 0, lostMs: 0, cost: 0, hasPrice: 0, gpu: new Float64Array(S), ms: new Float64Array(S), taken: new Float64Array(K) });
+      const group = groups.get(m);
+      group.job_count += 1; group.lost += lost[j]; group.lostMs += lostMs[j]; group.cost += choice.jobCost[j]; group.hasPrice |= choice.jobHasPrice[j];
+      for (let s = 0; s < S; s++) { group.gpu[s] += gpu[j * S + s]; group.ms[s] += ms[j * S + s]; }
+      for (let c = 0; c < K; c++) if (choice.select.loss[c]) group.taken[firstOf[c]] += spent[j * K + c];
+    }
+    const rows = [...groups.values()].sort((a, b) => b.lost - a.lost || b.lostMs - a.lostMs);
+    const effective = names.indexOf("effective");
+    return {
+      model: column(rows, "model"), job_count: column(rows, "job_count"), shown_lost_gpu_ms: column(rows, "lost"),
+      shown_lost_cost: rows.map((row) => (row.hasPrice ? row.cost : null)),
+      shown_gpu_ett_ratio: rows.map((row) => ratio(row.gpu[effective], row.gpu.reduce((a, b) => a + b, 0))),
+      shown_largest_loss: rows.map(({ taken }) => { const most = taken.indexOf(Math.max(...taken)); return taken[most] > 0 ? codes[most][0] : null; }),
+      ...Object.fromEntries(names.flatMap((name, s) => [[`shown_${name}_gpu_ms`, rows.map((row) => row.gpu[s])], [`shown_${name}_ms`, rows.map((row) => row.ms[s])]])),
+    };
+  }
+
+  function recoveries(choice, { recoveries: table }) {
+    if (choice.recoveries) return choice.recoveries;
+    const { causes, ttr_edges: edges } = cube.dims(), rows = cube.passing(table, choice.select), counts = new Array(edges.length + 1).fill(0), groups = new Map();
+    for (const i of rows) {
+      const ms = table.ttr_ms[i], place = edges.findIndex((edge) => ms < edge), cause = causes[table.cause[i]];
+      counts[place < 0 ? edges.length : place] += 1;
+      if (!groups.has(cause)) groups.set(cause, []);
+      groups.get(cause).push(ms);
+    }
+    const told = [...groups].map(([cause, list]) => ({ cause, list: list.sort((a, b) => a - b), ttr_ms: list.reduce((a, b) => a + b, 0) }));
+    told.sort((a, b) => b.ttr_ms - a.ttr_ms);
+    return (choice.recoveries = { counts, count: rows.length, told, all: told.flatMap(({ list }) => list).sort((a, b) => a - b) });
+  }
+
+  function ttr(choice, events) {
+    const { counts, count } = recoveries(choice, events);
+    if (!count) return { length: [], recovery_count: [], share_ratio: [] };
+    return { length: cube.dims().ttr_bins, recovery_count: counts, share_ratio: counts.map((n) => ratio(n, count)) };
+  }
+
+  function ttrCauses(choice, events) {
+    const { told } = recoveries(choice, events);
+    return {
+      cause: column(told, "cause"), recovery_count: told.map(({ list }) => list.length), ttr_ms: column(told, "ttr_ms"),
+      p50_ms: told.map(({ list }) => cube.quantile(list, 0.5)), p95_ms: told.map(({ list }) => cube.quantile(list, 0.95)),
+    };
+  }
+
+  function causes(choice, { interruptions, losses }) {
+    if (choice.causes) return choice.causes;
+    const names = cube.dims().causes;
+    const rows = names.map((cause) => ({ cause, interruption_count: 0, failure_count: 0, struck: new Set(), lost_gpu_ms: 0, lost_ms: 0 }));
+    for (const i of cube.passing(interruptions, choice.select)) {
+      const row = rows[interruptions.cause[i]];
+      row.interruption_count += 1; row.failure_count += interruptions.is_infrastructure[i]; row.struck.add(interruptions.job[i]);
+    }
+    for (const i of cube.passing(losses, choice.select)) {
+      const row = rows[losses.cause[i]];
+      row.lost_gpu_ms += losses.gpu_ms[i]; row.lost_ms += losses.ms[i];
+    }
+    const told = rows.filter((row) => row.interruption_count || row.lost_ms).sort((a, b) => b.interruption_count - a.interruption_count || (a.cause < b.cause ? -1 : 1));
+    for (const row of told) row.job_count = row.struck.size;
+    return (choice.causes = columns(told, ["cause", "interruption_count", "failure_count", "job_count", "lost_gpu_ms", "lost_ms"]));
+  }
+
+  // A component's time per attempt, by model and size; the groups with most of it first.
+  function spread(choice, table) {
+    const told = cube.jobs(), { models: known, sizes } = cube.dims(), groups = new Map();
+    for (const i of table ? cube.passing(table, choice.select) : []) {
+      const j = table.job[i], key = told.model[j] * 16 + told.size[j];
+      if (!groups.has(key)) groups.set(key, { model: known[told.model[j]], size: sizes[told.size[j]], list: [] });
+      groups.get(key).list.push(table.ms[i]);
+    }
+    const rows = [...groups.values()];
+    for (const row of rows) Object.assign(row, quantiles(row.list));
+    rows.sort((a, b) => b.duration_ms - a.duration_ms);
+    return columns(rows, ["model", "size", "attempt_count", "p50_ms", "p95_ms", "max_ms", "duration_ms"]);
+  }
+
+  function quantiles(list) {
+    const sorted = Float64Array.from(list).sort();
+    return {
+      attempt_count: sorted.length, p50_ms: cube.quantile(sorted, 0.5), p95_ms: cube.quantile(sorted, 0.95),
+      max_ms: sorted.length ? sorted[sorted.length - 1] : null, duration_ms: sorted.reduce((a, b) => a + b, 0),
+    };
+  }
+
+  const everyAttempt = (choice, table) => quantiles(table ? cube.passing(table, choice.select).map((i) => table.ms[i]) : []);
+
+  return { choose, ratio, overTime, days, sources, ranking, owners, perJob, jobs, models, recoveries, ttr, ttrCauses, causes, spread, everyAttempt };
+})();

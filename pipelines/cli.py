@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
 import sys
 import time
@@ -10,19 +11,21 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import UTC, date, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 
 import click
 from rich.console import Console
+from rich.markup import escape
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
 from pipelines import clock
 from pipelines.engine import DEFAULT_ENGINE
-from pipelines.errors import EttError, UsageError
+from pipelines.errors import EttError, InputError, UsageError, harmless
 from pipelines.taxonomy import DEFAULT, Taxonomy
 
 if TYPE_CHECKING:
     from pipelines.materialise import RunReport
+    from pipelines.spot import Spot
 
 F = TypeVar("F", bound=Callable[..., Any])
 _WIDE = 200  # what is piped is for programs and files: nothing is cut to a screen
@@ -30,6 +33,9 @@ out = Console(highlight=False, width=None if sys.stdout.isatty() else _WIDE)
 err = Console(stderr=True, highlight=False, soft_wrap=True)
 EXIT_FAILED, EXIT_INTERRUPTED = 1, 130
 _SHOWN = 10
+_MINUTE_MS = 60_000
+_DEAD_AFTER = 30  # minutes
+_LONGEST_LINE = 1000
 _DEMO_REGISTRY = """\
 # The simulated fleet's site: what a GPU-hour costs there (made up).
 currency: USD
@@ -59,6 +65,18 @@ def registry_option(command: F) -> F:
     kind = click.Path(path_type=Path, dir_okay=False)
     said = "The site's YAML: child components, owners, prices (docs/registry.md)."
     return click.option("--registry", type=kind, envvar="ETT_REGISTRY", help=said)(command)
+
+
+def dead_after_option(command: F) -> F:
+    """--dead-after, in minutes."""
+    option = click.option(
+        "--dead-after",
+        type=click.IntRange(min=1),
+        default=_DEAD_AFTER,
+        show_default=True,
+        help="Minutes of silence after which a job is presumed dead.",
+    )
+    return option(command)
 
 
 def warehouse_option(command: F) -> F:
@@ -110,14 +128,8 @@ def ett() -> None:
 @as_of_option
 @engine_option
 @registry_option
+@dead_after_option
 @click.option("--json", "as_json", is_flag=True, help="Print the accounts as JSON.")
-@click.option(
-    "--dead-after",
-    type=click.IntRange(min=1),
-    default=30,
-    show_default=True,
-    help="Minutes of silence after which a job is presumed dead.",
-)
 def account(
     paths: tuple[str, ...], as_of_ms: int | None, engine: str, registry: Path | None,
     dead_after: int, *, as_json: bool,
@@ -134,8 +146,8 @@ def account(
     with progress_of(spot.STEPS, "accounting") as tick:
         result = spot.account_paths(
             paths,
-            as_of_ms=clock.now_ms() if as_of_ms is None else as_of_ms,
-            dead_after_ms=dead_after * 60_000,
+            as_of_ms=as_of_ms,
+            dead_after_ms=dead_after * _MINUTE_MS,
             engine=engine,
             taxonomy=taxonomy_of(registry),
             tick=tick,
@@ -144,15 +156,20 @@ def account(
         json.dump({"jobs": result.jobs, "rejects": result.reject_count}, sys.stdout)
         sys.stdout.write("\n")
         return
+    _print_spot(result)
+    if not result.jobs:
+        raise InputError("no job in these files: see above what they were read as")
+
+
+def _print_spot(result: Spot) -> None:
     from pipelines import terminal  # noqa: PLC0415
 
     out.print(terminal.jobs_table(result.jobs, width=out.width))
     out.print(terminal.stages_legend())
     out.print(terminal.files_table(result.files))
     for reject in result.rejects:
-        err.print(
-            f"{reject['source_file']}:{reject['source_line']}: {reject['reason']}", markup=False
-        )
+        place = f"{reject['source_file']}:{reject['source_line']}"
+        err.print(harmless(f"{place}: {reject['reason']}"), markup=False)
     hidden = result.reject_count - len(result.rejects)
     if hidden > 0:
         err.print(f"… and {hidden:,} more rejects")
@@ -174,29 +191,23 @@ def account(
     "--to", "last", type=_Day(), help="Last UTC day to compute. Default: whatever needs it."
 )
 @as_of_option
+@dead_after_option
 @engine_option
 @registry_option
-def run(
-    raw: tuple[str, ...], warehouse: str, site: str | None, first: date | None,
-    last: date | None, as_of_ms: int | None, engine: str, registry: Path | None,
-) -> None:  # fmt: skip
+def run(raw: tuple[str, ...], warehouse: str, **options: Any) -> None:
     """Read logs, publish the ledger, scorecards and charges, and write the pages.
 
     \b
     ett run logs/ --warehouse warehouse
     ett run logs/ --warehouse warehouse --from 2026-11-01 --to 2026-11-07
     """
-    report = _materialised(
-        raw, warehouse, site, first=first, last=last, as_of_ms=as_of_ms, engine=engine,
-        registry=registry,
-    )  # fmt: skip
-    _tell(report, warehouse, registry)
+    _tell(_materialised(raw, warehouse, **options), warehouse, options["registry"])
 
 
-def _materialised(
-    raw: Sequence[str], warehouse: str, site: str | None, *, first: date | None = None,
-    last: date | None = None, as_of_ms: int | None = None, engine: str = DEFAULT_ENGINE,
-    registry: Path | None = None,
+def _materialised(  # noqa: PLR0913 - a parameter for each option of the command
+    raw: Sequence[str], warehouse: str, *, site: str | None = None, first: date | None = None,
+    last: date | None = None, as_of_ms: int | None = None, dead_after: int = _DEAD_AFTER,
+    engine: str = DEFAULT_ENGINE, registry: Path | None = None,
 ) -> RunReport:  # fmt: skip
     from pipelines.materialise import materialise  # noqa: PLC0415 - Dagster loads slowly
     from pipelines.resources import Fleet  # noqa: PLC0415
@@ -206,7 +217,8 @@ def _materialised(
         warehouse=warehouse,
         site=site or site_of(warehouse),
         engine=engine,
-        as_of=None if as_of_ms is None else str(as_of_ms),
+        as_of=None if as_of_ms is None else clock.rfc3339(as_of_ms),
+        dead_after_ms=dead_after * _MINUTE_MS,
         registry=str(registry) if registry else None,
     )
     with progress_of(None, "publishing") as tick:
@@ -225,19 +237,25 @@ def _tell(report: RunReport, warehouse: str, registry: Path | None) -> None:
         f" lines, {report.reject_count:,} of them rejects (table logbook__reject)"
     )
     if not report.days:
-        out.print("no day needed to be computed: nothing in the logs is new")
-        return
-    out.print(f"published {len(report.days):,} days, {report.days[0]} to {report.days[-1]}")
+        why = "none lies in the range asked for" if report.stale_days else "nothing is new"
+        out.print(f"no day needed to be computed: {why}")
+    else:
+        count = len(report.days)
+        span = f"{count:,} day{'s' * (count != 1)}, {report.days[0]} to {report.days[-1]}"
+        out.print(f"published {span}")
     for restated in report.restatements:
         sign = "was provisional" if restated.was_provisional else "RESTATED"
         out.print(f"  {restated.ds} {sign}: {_changes(restated.before, restated.after)}")
     if report.stale_days:
-        days = ", ".join(str(day) for day in report.stale_days[:_SHOWN])
-        out.print(f"{len(report.stale_days):,} other days have new lines: {days}")
-        out.print("run without --from and --to to compute them")
+        few = [str(day) for day in report.stale_days[:_SHOWN]]
+        more = ", …" if len(report.stale_days) > _SHOWN else ""
+        out.print(f"{len(report.stale_days):,} other days have new lines: {', '.join(few)}{more}")
+        out.print("run without --from and --to, up to a later --as-of, to compute them")
+    if not report.days:
+        return
     _show_top(warehouse, registry, report.days[0], report.days[-1], _SHOWN)
     if report.index:
-        out.print(f"page: {report.index}", soft_wrap=True)
+        out.print(f"page: {report.index}", soft_wrap=True, markup=False)
 
 
 def _changes(before: Mapping[str, int], after: Mapping[str, int]) -> str:
@@ -280,14 +298,14 @@ def site(
         days=told.days_between(warehouse, first, last),
         taxonomy=taxonomy_of(registry),
     )
-    out.print(f"page: {summary.index}", soft_wrap=True)
+    out.print(f"page: {summary.index}", soft_wrap=True, markup=False)
 
 
 @ett.command()
 @click.argument("folder", type=click.Path(path_type=Path, file_okay=False), default=Path("demo"))
 @click.option(
     "--events",
-    type=click.IntRange(min=1000),
+    type=click.IntRange(min=20_000),
     default=1_000_000,
     show_default=True,
     help="About so many log lines.",
@@ -304,23 +322,36 @@ def demo(folder: Path, events: int, seed: int, engine: str) -> None:
     ett demo try --events 100000
     """
     began = time.monotonic()
-    for part in ("logs", "warehouse"):
-        shutil.rmtree(folder / part, ignore_errors=True)
     registry = folder / "registry.yaml"
+    _make_room(folder, registry)
     summary = _simulated(
         folder / "logs", scenario="baseline", events=events, jobs=None, days=14,
         start=date(2026, 11, 1), seed=seed,
     )  # fmt: skip
-    registry.write_text(_DEMO_REGISTRY)
     out.print(f"simulated {summary.events:,} events of {summary.jobs:,} jobs in {_since(began)}")
     began = time.monotonic()
     warehouse = str(folder / "warehouse")
     report = _materialised(
-        [str(folder / "logs" / "raw")], warehouse, str(folder / "site"),
+        [str(folder / "logs" / "raw")], warehouse, site=str(folder / "site"),
         as_of_ms=summary.as_of_ms, engine=engine, registry=registry,
     )  # fmt: skip
-    out.print(f"read, accounted and published in {_since(began)} on {engine}")
+    out.print(f"read, accounted and published in {_since(began)} on {engine}", markup=False)
     _tell(report, warehouse, registry)
+    asked = f"ett top --warehouse {warehouse} --registry {registry}"
+    out.print(f"ask it: {asked}", soft_wrap=True, markup=False)
+
+
+def _make_room(folder: Path, registry: Path) -> None:
+    """Take away what an earlier demo left in FOLDER, and nothing that anybody else put there."""
+    parts = [folder / part for part in ("logs", "warehouse", "site")]
+    is_ours = registry.is_file() and registry.read_bytes() == _DEMO_REGISTRY.encode()
+    foreign = [path for path in (registry, *parts) if path.exists() and not is_ours]
+    if foreign:
+        raise UsageError(f"{foreign[0]} is not of a demo: give another folder, as `ett demo try`")
+    folder.mkdir(parents=True, exist_ok=True)
+    registry.write_text(_DEMO_REGISTRY)  # first: whatever stops from here on is known as a demo's
+    for part in parts:
+        shutil.rmtree(part, ignore_errors=True)
 
 
 def _since(began: float) -> str:
@@ -353,8 +384,10 @@ def _show_top(
     from pipelines import terminal, told  # noqa: PLC0415
 
     ranking = told.ranking(warehouse, first=first, last=last)
+    taxonomy = taxonomy_of(registry)
+    currency = taxonomy.currency if registry else None
     out.print(told.headline(ranking))
-    out.print(terminal.ranking_table(ranking.rows, taxonomy_of(registry), count))
+    out.print(terminal.ranking_table(ranking.rows, taxonomy, count, currency=currency))
 
 
 @ett.command()
@@ -372,12 +405,16 @@ def job(job_id: str, warehouse: str, registry: Path | None, cluster: str | None)
     from pipelines import terminal, told  # noqa: PLC0415
 
     known = told.job(warehouse, job_id, cluster=cluster)
-    out.print(terminal.job_report(known.account, known.intervals, taxonomy_of(registry)))
+    out.print(
+        terminal.job_report(known.account, known.model, known.intervals, taxonomy_of(registry))
+    )
 
 
 @ett.command()
 @click.argument("folder", type=click.Path(path_type=Path, file_okay=False))
-@click.option("--scenario", default="baseline", show_default=True, help="baseline or optimised.")
+@click.option(
+    "--scenario", default="baseline", show_default=True, help="baseline, optimised or exercise."
+)
 @click.option("--events", type=click.IntRange(min=1), default=None, help="About so many lines.")
 @click.option("--jobs", type=click.IntRange(min=1), default=None, help="So many training jobs.")
 @click.option("--days", type=click.IntRange(min=1), default=14, show_default=True, help="Days.")
@@ -403,8 +440,10 @@ def simulate(
     out.print(
         f"{summary.events:,} events of {summary.jobs:,} jobs in {summary.files:,} files under"
     )
-    out.print(str(folder / "raw"), soft_wrap=True)
-    out.print(f"the simulated time ends at --as-of {summary.as_of_ms}")
+    out.print(str(folder / "raw"), soft_wrap=True, markup=False)
+    out.print(
+        f"next: ett run {folder / 'raw'} --as-of {summary.as_of_ms}", soft_wrap=True, markup=False
+    )
 
 
 def _simulated(folder: Path, *, scenario: str, events: int | None, jobs: int | None, days: int,
@@ -433,7 +472,7 @@ def doctor() -> None:
     found = checkup.examine()
     for item in found:
         sign = "[green]ok[/]" if item.is_well else "[red]!![/]"
-        out.print(sign, f"{item.name:10}", item.found, sep=" ")
+        out.print(sign, f"{item.name:10}", escape(item.found), sep=" ")
         if item.advice:
             out.print(f"   {'':10} {item.advice}", markup=False)
     if any(item.is_needed and not item.is_well for item in found):
@@ -468,5 +507,17 @@ def main() -> None:
         error.show()
         raise SystemExit(error.exit_code) from None
     except EttError as error:
-        err.print(f"ett: {error}", markup=False, soft_wrap=True)
-        raise SystemExit(EXIT_FAILED) from None
+        _fail(str(error))
+    except OSError as error:  # a folder that may not be written, a full disk
+        place = f": {os.fsdecode(error.filename)}" if error.filename else ""
+        _fail(f"{error.strerror or error}{place}")
+    except Exception as error:
+        if type(error).__module__.partition(".")[0] != "pyspark":
+            raise
+        first, *_ = str(error).splitlines() or [type(error).__name__]
+        _fail(f"the engine failed: {first[:_LONGEST_LINE]}")
+
+
+def _fail(why: str) -> NoReturn:
+    err.print(harmless(f"ett: {why}"), markup=False, soft_wrap=True)
+    raise SystemExit(EXIT_FAILED) from None

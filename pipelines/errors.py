@@ -42,6 +42,15 @@ class ConflictError(WarehouseError):
     """Another run changed a table between this run's reading and its commit."""
 
 
+def harmless(text: str) -> str:
+    r"""Text from logs as a terminal may show it: control characters escaped, none obeyed.
+
+    >>> print(harmless("a\x1b[31mb\nc"))
+    a\x1b[31mb\nc
+    """
+    return "".join(c if c.isprintable() else repr(c)[1:-1] for c in text)
+
+
 def nearest(word: str, known: Iterable[str]) -> str:
     """Say which known word is nearest, as the tail of a message.
 

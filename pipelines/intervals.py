@@ -45,6 +45,22 @@ def union(frames: Sequence[DataFrame]) -> DataFrame:
     return reduce(DataFrame.unionByName, frames)
 
 
+def merge(frames: Sequence[DataFrame]) -> DataFrame:
+    """All rows of frames; a column that a frame lacks is null there.
+
+    The nulls are cast: with `allowMissingColumns` Sail forgets the type of such a column.
+    """
+    types = {field.name: field.dataType for frame in frames for field in frame.schema}
+
+    def completed(frame: DataFrame) -> DataFrame:
+        known = set(frame.columns)
+        return frame.select(
+            *(F.col(c) if c in known else F.lit(None).cast(t).alias(c) for c, t in types.items())
+        )
+
+    return union([completed(frame) for frame in frames])
+
+
 def close_latest_open(frame: DataFrame, *, key: Sequence[str], order: Sequence[str]) -> DataFrame:
     """Pair each opening row with the closing row that ends it; a closing ends the latest open one.
 

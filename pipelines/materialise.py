@@ -65,6 +65,7 @@ def materialise(
         raise UsageError(f"the first day, {first}, is later than the last, {last}")
     with _quiet(), _ticking(tick), _instance() as instance:
         if first and last:
+            _check_count((last - first).days + 1)
             days, read = between(first, last), None
         else:
             today = datetime.now(UTC).date()
@@ -72,6 +73,14 @@ def materialise(
             days = _days_needed(fleet, first, last)
         result = _materialised(fleet, days, WALK, instance) if days else read
         return _report(fleet, days, [r for r in (read, result) if r])
+
+
+def _check_count(days: int) -> None:
+    if days > publishing.LONGEST_DAYS:
+        raise UsageError(
+            f"{days:,} days are more than a run computes ({publishing.LONGEST_DAYS:,}): give a"
+            " shorter range with --from and --to"
+        )
 
 
 def _days_needed(fleet: Fleet, first: date | None, last: date | None) -> list[date]:
@@ -93,14 +102,17 @@ def _materialised(
     selection: dg.AssetSelection = dg.AssetSelection.assets(*chosen)
     if instance.is_ephemeral:  # checks hold all the same; only nobody could look up the events
         selection = selection.without_checks()
-    return dg.materialize(
-        assets,
-        selection=selection,
-        resources={"fleet": fleet},
-        instance=instance,
-        tags=range_tags(days[0], days[-1]),
-        run_config=QUIET,
-    )
+    try:
+        return dg.materialize(
+            assets,
+            selection=selection,
+            resources={"fleet": fleet},
+            instance=instance,
+            tags=range_tags(days[0], days[-1]),
+            run_config=QUIET,
+        )
+    except dg.DagsterExecutionInterruptedError:  # Dagster's word for Ctrl-C
+        raise KeyboardInterrupt from None
 
 
 def _report(

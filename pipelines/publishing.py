@@ -21,6 +21,7 @@ from pipelines import days as calendar
 from pipelines import walk
 from pipelines.contracts import Finding, check_conservation, stop_unless_passed
 from pipelines.engine import Engine
+from pipelines.errors import InputError
 from pipelines.ingest.files import RawFile
 from pipelines.ingest.reading import files_frame
 from pipelines.intervals import DAY_MS, union
@@ -47,6 +48,8 @@ ROOMS: dict[str, tuple[str, ...]] = {
     "scorecard": ("scorecard",),
     "charges": ("charges",),
 }
+LONGEST_DAYS = 3660
+"""How many days a run computes at most, and a job may last: beyond ten years a clock was wrong."""
 LATE = "lines came in"
 SPOKE = "a job that it belongs to got lines on other days"
 ENDED = "a job that was open has ended"
@@ -173,7 +176,9 @@ def read_logs(run: Run, found: Sequence[RawFile]) -> Logged:
         rejects = reading.rejects_merged(frames[LOGBOOK_REJECT.name])
         rejected = reading.stage(LOGBOOK_REJECT, rejects, ())
         files = frames[LOGBOOK_FILE.name].toArrow()
-        concerned = {**_lived(run, jobs, changes), **dict.fromkeys(days, LATE)}
+        lives = _lives(run, jobs, changes)
+        _check_lives(lives, events)
+        concerned = {**_lived(run, lives, changes), **dict.fromkeys(days, LATE)}
     filed = run.warehouse.stage_rows(LOGBOOK_FILE, reading.files_merged(files), run.run_id)
     staged = [jobs, told, rejected, filed]
     return Logged(listed, days, concerned, staged, reading.base, files)
@@ -268,14 +273,41 @@ class _Reading:
         return self._session.createDataFrame([], table.ddl)
 
 
-def _lived(run: Run, staged: Staged, changes: DataFrame) -> dict[date, str]:
-    """The other days of the jobs concerned, save those that are open anyway until the jobs end."""
+def _lives(run: Run, staged: Staged, changes: DataFrame) -> DataFrame:
+    """The lifetimes of the jobs concerned, over all days of the logbook."""
     session, house = run.engine.session, run.warehouse
     fresh = house.read_staged(session, staged)
     others = sorted(set(house.days(LOGBOOK_JOB)) - set(staged.days))
     jobs = union([fresh, house.read(session, LOGBOOK_JOB, others)]) if others else fresh
-    lived = _days_in(calendar.days_lived(calendar.lifetimes(jobs), changes))
-    provisional = provisional_days(house)
+    concerned = changes.select(*calendar.JOB).distinct()
+    return calendar.lifetimes(jobs).join(concerned, on=calendar.JOB, how="left_semi")
+
+
+def _check_lives(lives: DataFrame, events: DataFrame) -> None:
+    """Stop at a job of more than ten years: each of its days would be a row of every table."""
+    length = F.datediff("last_day", "first_day")
+    longest = lives.where(length >= LONGEST_DAYS).orderBy(length.desc(), *calendar.JOB).limit(1)
+    for life in longest.collect():
+        told = events.where(
+            (F.col("cluster") == life["cluster"]) & (F.col("job_id") == life["job_id"])
+        ).select("event_at", "source_file", "source_line")
+        lines = [
+            f"{row['source_file']}:{row['source_line']}"
+            for at in (F.asc("event_at"), F.desc("event_at"))
+            for row in told.orderBy(at, "source_file", "source_line").limit(1).collect()
+        ]
+        raise InputError(
+            f"job '{life['job_id']}' in {life['cluster']} has lines from {life['first_day']} to"
+            f" {life['last_day']}, more than {LONGEST_DAYS:,} days: a clock was wrong. Correct or"
+            f" remove its first or last line ({', '.join(dict.fromkeys(lines))}); nothing was"
+            " published"
+        )
+
+
+def _lived(run: Run, lives: DataFrame, changes: DataFrame) -> dict[date, str]:
+    """The other days of the jobs concerned, save those that are open anyway until the jobs end."""
+    lived = _days_in(calendar.days_lived(lives, changes))
+    provisional = provisional_days(run.warehouse)
     return {day: SPOKE for day in lived if day not in provisional}
 
 

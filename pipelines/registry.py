@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import math
 import re
+import reprlib
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -17,6 +17,7 @@ from pipelines.taxonomy import DEFAULT, Taxonomy
 _COLOUR = re.compile(r"#[0-9A-Fa-f]{6}")
 _CURRENCY = re.compile(r"[A-Z]{3}")
 _CHILD = re.compile(r"[a-z][a-z0-9_]*(?:\.[a-z][a-z0-9_]*)+")
+_HIGHEST_PRICE = 1e9  # beyond, sums of money would lose their cents, or be infinite
 _SECTIONS = ("components", "owners", "model_owners", "prices", "currency")
 _CHILD_NEEDED = ("label", "definition")
 _CHILD_FIELDS = (*_CHILD_NEEDED, "owner", "colour")
@@ -58,10 +59,10 @@ class _Node:
         if self.value is None:
             return
         if not isinstance(self.value, dict):
-            self.fail(f"expected a mapping (key: value), found {self.value!r}")
+            self.fail(f"expected a mapping (key: value), found {_shown(self.value)}")
         for key, value in self.value.items():
             if not isinstance(key, str):
-                self.fail(f"the key {key!r} is no text: put it in quotes")
+                self.fail(f"the key {_shown(key)} is no text: put it in quotes")
             if known is not None and key not in known:
                 self.fail(f"unknown key '{key}': {nearest(key, known)}")
             yield key, _Node(self.file, (*self.keys, key), value)
@@ -69,8 +70,21 @@ class _Node:
     def text(self) -> str:
         """A text with something in it."""
         if not isinstance(self.value, str) or not self.value.strip():
-            self.fail(f"expected a text, found {self.value!r}: put it in quotes")
+            self.fail(f"expected a text, found {_shown(self.value)}: put it in quotes")
         return self.value
+
+
+def _shown(value: Any) -> str:
+    """A value as a message quotes it: never more than a line of it."""
+    try:
+        return _brief.repr(value)
+    except ValueError:  # Python writes no number of thousands of digits
+        return "a number too long to show"
+
+
+_brief = reprlib.Repr()
+_brief.maxlevel = 2
+_brief.maxstring = _brief.maxother = 80
 
 
 class _Loader(yaml.SafeLoader):
@@ -91,8 +105,10 @@ def _yaml(path: Path) -> Any:
         return yaml.load(path.read_text(encoding="utf-8"), _Loader)  # noqa: S506 - a SafeLoader
     except OSError as error:
         raise RegistryError(f"cannot read the registry {path}: {error.strerror}") from error
-    except (yaml.YAMLError, UnicodeDecodeError) as error:
-        raise RegistryError(f"{path}: not valid YAML: {error}") from error
+    except (yaml.YAMLError, ValueError, IndexError) as error:  # of a tag or date: no YAMLError
+        raise RegistryError(f"{path}: not valid YAML: {' '.join(str(error).split())}") from error
+    except RecursionError:
+        raise RegistryError(f"{path}: not valid YAML: nested too deeply") from None
 
 
 def _renamed(site: Taxonomy, section: _Node) -> Taxonomy:
@@ -118,7 +134,7 @@ def _extended(site: Taxonomy, section: _Node) -> Taxonomy:
                 f"{' and '.join(missing)} missing: a component needs {' and '.join(_CHILD_NEEDED)}"
             )
         if "colour" in fields and not _COLOUR.fullmatch(fields["colour"].text()):
-            fields["colour"].fail(f"expected #RRGGBB, found {fields['colour'].value!r}")
+            fields["colour"].fail(f"expected #RRGGBB, found {_shown(fields['colour'].value)}")
         said = {name: field.text() for name, field in fields.items()}
         site = site.with_child(
             key,
@@ -160,8 +176,8 @@ def _prices(section: _Node) -> dict[str, float]:
 
 def _price(node: _Node) -> float:
     is_number = isinstance(node.value, int | float) and not isinstance(node.value, bool)
-    if not is_number or not math.isfinite(node.value) or node.value < 0:
-        node.fail(f"expected the price of one GPU-hour, 0 or more, found {node.value!r}")
+    if not is_number or not 0 <= node.value <= _HIGHEST_PRICE:
+        node.fail(f"expected the price of one GPU-hour, 0 or more, found {_shown(node.value)}")
     return float(node.value)
 
 
@@ -169,5 +185,5 @@ def _currency(section: _Node) -> str:
     if section.value is None:
         return DEFAULT.currency
     if not _CURRENCY.fullmatch(section.text()):
-        section.fail(f"expected a code of ISO 4217 such as EUR, found {section.value!r}")
+        section.fail(f"expected a code of ISO 4217 such as EUR, found {_shown(section.value)}")
     return section.text()

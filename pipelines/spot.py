@@ -11,13 +11,14 @@ from typing import Any
 from pyarrow.fs import LocalFileSystem
 from pyspark.sql import DataFrame
 
-from pipelines import tables, walk
+from pipelines import clock, tables, walk
 from pipelines.accounts import accounts
-from pipelines.engine import open_engine
+from pipelines.engine import DEFAULT_ENGINE, open_engine
+from pipelines.errors import InputError
 from pipelines.ingest.files import raw_files
 from pipelines.ingest.reading import files_frame
 from pipelines.scratch import Scratch
-from pipelines.taxonomy import Taxonomy
+from pipelines.taxonomy import DEFAULT, Taxonomy
 
 STEPS = 55
 """About how many intermediates a walk keeps; the progress bar's length."""
@@ -41,18 +42,22 @@ class Spot:
 def account_paths(
     paths: Sequence[str],
     *,
-    as_of_ms: int,
-    dead_after_ms: int,
-    engine: str,
-    taxonomy: Taxonomy,
-    tick: Callable[[int], None],
+    as_of_ms: int | None = None,
+    dead_after_ms: int = walk.Settings.dead_after_ms,
+    engine: str = DEFAULT_ENGINE,
+    taxonomy: Taxonomy = DEFAULT,
+    tick: Callable[[int], None] = lambda _: None,
 ) -> Spot:
-    """Read `paths` (files or folders) and account their jobs up to `as_of_ms`.
+    """Read `paths` (files or folders) and account their jobs up to `as_of_ms` (None: now).
 
-    Raises InputError for a path that is not there, EngineError where the engine cannot start.
+    `tick` is told how many intermediates are written. Raises InputError for a path that is not
+    there or holds no file, EngineError where the engine cannot start.
     """
     found = raw_files(paths)
-    settings = walk.Settings(as_of_ms, dead_after_ms, taxonomy)
+    if not found:
+        raise InputError(f"no files in {', '.join(map(str, paths))}: give the folder of the logs")
+    now = clock.now_ms() if as_of_ms is None else as_of_ms
+    settings = walk.Settings(now, dead_after_ms, taxonomy)
     running = open_engine(engine)
     try:
         with tempfile.TemporaryDirectory(prefix="ettledger-") as folder:

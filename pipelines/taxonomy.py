@@ -289,6 +289,10 @@ class Taxonomy:
         except KeyError:
             raise RegistryError(self.unknown(key)) from None
 
+    def owner_of(self, key: str, model: str | None) -> str | None:
+        """Who owns a component: of this model, where the site names one for it."""
+        return self.model_owners.get((model or "", key), self[key].owner)
+
     def unknown(self, key: str) -> str:
         """Why `key` is no component here, with the nearest one that is."""
         return f"unknown component '{key}': {nearest(key, self.components)}"

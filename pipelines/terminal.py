@@ -9,7 +9,8 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from dashboards.format import duration, gpu_hours, percent
+from dashboards.format import amount, duration, gpu_hours, percent
+from pipelines.errors import harmless
 from pipelines.taxonomy import EFFECTIVE, Stage, Taxonomy
 
 Row = dict[str, Any]
@@ -36,15 +37,20 @@ def jobs_table(accounts: Sequence[Row], *, width: int) -> Table:
     table.add_column("flags", no_wrap=True)
     for job in accounts:
         table.add_row(
-            Text(shortened(name_of(job), max(width - _OTHER_COLUMNS, _SHORTEST_NAME))),
+            Text(shortened(harmless(name_of(job)), max(width - _OTHER_COLUMNS, _SHORTEST_NAME))),
             percent(job["ett_ratio"]),
             duration(job["wall_ms"]),
-            gpu_hours(job["held_gpu_ms"]),
+            held(job),
             stage_bar(job["stages"], width=_SMALL_BAR),
             _largest_loss(job["components"]),
             ", ".join(job["flags"]),
         )
     return table
+
+
+def held(job: Row) -> str:
+    """GPU-hours held; unknown where the job ran and never said how many GPUs it had."""
+    return gpu_hours(job["held_gpu_ms"] if job["held_gpu_ms"] or not job["wall_ms"] else None)
 
 
 def shortened(name: str, cells: int) -> str:
@@ -94,12 +100,14 @@ def bar(parts: Iterable[tuple[int, str, str]], *, width: int = _BAR_WIDTH) -> Te
     return text
 
 
-def job_report(account: Row, intervals: Sequence[Row], taxonomy: Taxonomy) -> RenderableType:
+def job_report(
+    account: Row, model: str | None, intervals: Sequence[Row], taxonomy: Taxonomy
+) -> RenderableType:
     """One job explained: its bar over time, its stages, what was lost to whom, its recoveries."""
     head = Text.assemble(
-        (name_of(account), "bold"),
+        (harmless(name_of(account)), "bold"),
         f"  ETT {percent(account['ett_ratio'])} of {duration(account['wall_ms'])}",
-        f", {gpu_hours(account['held_gpu_ms'])} GPU-hours held",
+        f", {held(account)} GPU-hours held",
     )
     parts: list[RenderableType] = [head]
     if account["flags"]:
@@ -107,7 +115,7 @@ def job_report(account: Row, intervals: Sequence[Row], taxonomy: Taxonomy) -> Re
     parts += [
         timeline_bar(intervals, taxonomy),
         stage_legend(account),
-        losses_table(account, taxonomy),
+        losses_table(account, model, taxonomy),
     ]
     parts.append(Text(_course(account)))
     return Group(*parts)
@@ -137,7 +145,7 @@ def stage_legend(account: Row) -> Table:
     return table
 
 
-def losses_table(account: Row, taxonomy: Taxonomy) -> Table:
+def losses_table(account: Row, model: str | None, taxonomy: Taxonomy) -> Table:
     """The components that cost the job most, with their owners."""
     table = Table(box=None, pad_edge=False, header_style="bold")
     table.add_column("")
@@ -149,11 +157,11 @@ def losses_table(account: Row, taxonomy: Taxonomy) -> Table:
     for ms, key in sorted(losses, reverse=True)[:_MOST_LOSSES]:
         component = taxonomy[key]
         table.add_row(
-            Text("█", style=component.colour),
-            component.label,
+            Text("•", style=component.colour),
+            Text(harmless(component.label)),
             duration(ms),
             percent(ms / account["wall_ms"]),
-            component.owner,
+            Text(harmless(taxonomy.owner_of(key, model) or "")),
         )
     return table
 
@@ -170,8 +178,13 @@ def _course(account: Row) -> str:
     return "; ".join(told)
 
 
-def ranking_table(rows: Sequence[Row], taxonomy: Taxonomy, count: int) -> Table:
-    """The first `count` overhead sources by lost GPU time: component, owner, share, price."""
+def ranking_table(
+    rows: Sequence[Row], taxonomy: Taxonomy, count: int, *, currency: str | None
+) -> Table:
+    """The first `count` overhead sources by lost GPU time: component, owner, share, price.
+
+    `currency` None: the reader did not name the site's registry, so the amounts go without one.
+    """
     is_priced = any(row["lost_cost"] is not None for row in rows)
     table = Table(box=None, pad_edge=False, header_style="bold")
     table.add_column("#", justify="right")
@@ -181,19 +194,17 @@ def ranking_table(rows: Sequence[Row], taxonomy: Taxonomy, count: int) -> Table:
     table.add_column("of the loss", justify="right")
     table.add_column("wall lost", justify="right")
     if is_priced:
-        table.add_column(taxonomy.currency, justify="right")
+        table.add_column(currency or "cost", justify="right")
     whole = sum(row["lost_gpu_ms"] for row in rows)
     for place, row in enumerate(rows[:count], start=1):
         known = taxonomy.components.get(row["component"])
         cost = (
-            []
-            if not is_priced
-            else ["" if row["lost_cost"] is None else f"{row['lost_cost']:,.0f}"]
+            [] if not is_priced else ["" if row["lost_cost"] is None else amount(row["lost_cost"])]
         )
         table.add_row(
             str(place),
-            known.label if known else row["component"],
-            row["owner"],
+            Text(harmless(known.label if known else row["component"])),
+            Text(harmless(row["owner"])),
             gpu_hours(row["lost_gpu_ms"]),
             percent(row["lost_gpu_ms"] / whole) if whole else "",
             duration(row["lost_ms"]),

@@ -32,13 +32,15 @@ class Ranking:
     days: list[date]
     held_gpu_ms: int
     effective_gpu_ms: int
+    jobs_without_gpus: int
 
 
 @dataclass(frozen=True)
 class JobStory:
-    """One job: its account, and its rows of the ledger."""
+    """One job: its account, its model, and its rows of the ledger."""
 
     account: Row
+    model: str | None
     intervals: list[Row]
 
 
@@ -63,6 +65,7 @@ def ranking(warehouse: str, *, first: date | None, last: date | None) -> Ranking
         days=days,
         held_gpu_ms=sum(row["held_gpu_ms"] for row in covered),
         effective_gpu_ms=sum(row["effective_gpu_ms"] for row in covered),
+        jobs_without_gpus=_jobs_without_gpus(published, days),
     )
 
 
@@ -74,15 +77,28 @@ def days_between(warehouse: str, first: date | None, last: date | None) -> list[
     return [d for d in days if (first or date.min) <= d <= (last or date.max)]
 
 
+def _jobs_without_gpus(published: Published, days: Sequence[date]) -> int:
+    """Jobs with wall time whose accelerators no line tells: their GPU time is missing."""
+    cards = _rows(
+        published, tables.SCORECARD_JOB, ["cluster", "job_id", "wall_ms", "max_gpus"], days
+    )
+    silent = (c for c in cards if c["wall_ms"] and not c["max_gpus"])
+    return len({(c["cluster"], c["job_id"]) for c in silent})
+
+
 def headline(found: Ranking) -> str:
     """One line: the days, ETT% by GPU time, and what was lost."""
     if not found.days:
         return "no day of that range is published"
     ratio = found.effective_gpu_ms / found.held_gpu_ms if found.held_gpu_ms else None
     lost = gpu_hours(found.held_gpu_ms - found.effective_gpu_ms)
+    first, last = found.days[0], found.days[-1]
+    span = f"{first}" if first == last else f"{first} to {last}"
+    silent = found.jobs_without_gpus
+    caveat = f"; {silent:,} jobs never say how many GPUs they held: not in it" if silent else ""
     return (
-        f"{found.days[0]} to {found.days[-1]}: ETT {percent(ratio)} of"
-        f" {gpu_hours(found.held_gpu_ms)} GPU-hours, {lost} lost"
+        f"{span}: ETT {percent(ratio)} of"
+        f" {gpu_hours(found.held_gpu_ms)} GPU-hours, {lost} lost{caveat}"
     )
 
 
@@ -102,7 +118,7 @@ def job(warehouse: str, job_id: str, *, cluster: str | None) -> JobStory:
         )
     fact = max(found, key=lambda c: c["ds"])
     rows = {table.name.split("__")[1]: _of(published, table, fact) for table in _OF_A_JOB}
-    return JobStory(account(fact, **rows), rows["interval"])
+    return JobStory(account(fact, **rows), fact["model"], rows["interval"])
 
 
 def _near(job_id: str, known: Sequence[str]) -> str:

@@ -68,28 +68,38 @@ def timeline(events: DataFrame, settings: Settings, keep: Keep) -> Frames:
         ),
     )
     inside = marking.marks_inside(lines["marks"], envelopes)
-    emitting = keep("emitters", marking.emitters(inside))
-    believed = keep("believed", marking.lowest_emitters(emitting))
+    believed = keep("believed", marking.lowest_emitters(marking.emitters(inside)))
     spans = keep("spans", marking.mark_spans(believed))
-    marks = keep("believed_marks", marking.believed_marks(inside, believed, spans))
+    marks = keep(
+        "believed_marks", marking.believed_marks(lines["marks"], believed, envelopes, spans)
+    )
     strikes = keep("strikes", _of_attempts(lines["others"], envelopes, "interruption"))
     attempts = keep("attempts", _attempts(lines, envelopes, spans))
-    paired = keep("paired", phasing.paired_spans(phasing.phase_lines(lines["others"], attempts)))
-    closed = phasing.closed_spans(paired, attempts, marks, strikes)
-    joined = keep("joined", phasing.joined_spans(closed))
-    covers = keep("covers", phasing.covers(joined, settings.taxonomy))
-    position = keep("position", marking.positions(believed, marks))
-    pairs = keep("pairs", marking.pairs(marks, position, covers, strikes))
+    phases = _phases(lines["others"], attempts, marks, strikes, settings, keep)
+    position = marking.positions(believed, marks)
     return {
         **lines,
+        **phases,
         "attempts": attempts,
         "spans": spans,
         "strikes": strikes,
-        "joined": joined,
-        "covers": covers,
-        "pairs": pairs,
-        "inside": enveloping.inside_counts(attempts, emitting, lines["others"]),
+        "pairs": keep("pairs", marking.pairs(marks, position, phases["covers"], strikes)),
+        "outside": enveloping.outside_counts(attempts, lines["marks"], lines["others"]),
     }
+
+
+def _phases(
+    others: DataFrame,
+    attempts: DataFrame,
+    marks: DataFrame,
+    strikes: DataFrame,
+    settings: Settings,
+    keep: Keep,
+) -> Frames:
+    paired = keep("paired", phasing.paired_spans(phasing.phase_lines(others, attempts)))
+    closed = phasing.closed_spans(paired, attempts, marks, strikes)
+    joined = keep("joined", phasing.joined_spans(closed))
+    return {"joined": joined, "covers": keep("covers", phasing.covers(joined, settings.taxonomy))}
 
 
 def _placed(events: DataFrame, settings: Settings, keep: Keep) -> Frames:
@@ -148,7 +158,7 @@ def _progress(frames: Frames, keep: Keep) -> Frames:
     pairs = frames["pairs"]
     firsts = keep("firsts", speed.first_progress(pairs))
     counted = keep("counted_rates", speed.counted_rates(pairs, firsts))
-    rates = keep("rates", speed.usual_rates(counted, firsts))
+    rates = speed.usual_rates(counted, firsts)
     judged = speed.judged(pairs.where("t0 IS NOT NULL"), rates)
     exceptions = keep("exceptions", judged.where("NOT is_plain"))
     compiles = speed.compiled(exceptions.where("is_progress AND is_warm"), frames["joined"])
@@ -212,46 +222,37 @@ def _course(frames: Frames, settings: Settings, keep: Keep) -> Frames:
 
 
 def _published(frames: Frames, settings: Settings, keep: Keep) -> Frames:
-    attempts = frames["attempts"]
-    dimensions = enveloping.dimensions(frames["starts"], frames["control"])
+    attempts, control = frames["attempts"], frames["control"]
+    dimensions = enveloping.dimensions(frames["starts"], control)
     named = keep("named", telling.named_jobs(frames["jobs"], dimensions))
     pieces = keep(
         "pieces", booking.pieces(frames["rows"], frames["stage_tiling"], frames["cause_tiling"])
     )
-    intervals = keep(tables.LEDGER_INTERVAL.name, telling.interval_rows(pieces, named))
-    struck = keep(
-        tables.SCORECARD_INTERRUPTION.name,
-        telling.interruption_rows(frames["interruptions"], attempts, named),
-    )
     durable = _of_attempts(frames["others"], attempts, "checkpoint_durable")
-    whole = {
-        "named": named,
-        "pieces": pieces,
-        "lost_tails": telling.lost_tails(
-            frames["milestones"], durable, frames["pairs"], frames["priced"]
-        ),
-        "queues": enveloping.queues(
-            attempts, frames["control"], frames["jobs"], as_of=settings.as_of_ms
-        ),
-    }
+    tails = telling.lost_tails(frames["milestones"], durable, frames["pairs"], frames["priced"])
+    queues = enveloping.queues(attempts, control, frames["jobs"], as_of=settings.as_of_ms)
+    whole = {"named": named, "pieces": pieces, "lost_tails": tails, "queues": queues}
     facts = keep("job_facts", telling.job_facts(frames | whole))
-    return whole | {
-        "job_facts": facts,
-        "job_days": keep("job_days", telling.job_days(intervals, facts)),
-        tables.LEDGER_INTERVAL.name: intervals,
-        tables.SCORECARD_INTERRUPTION.name: struck,
-        tables.SCORECARD_RECOVERY.name: keep(
-            tables.SCORECARD_RECOVERY.name,
-            telling.recovery_rows(frames["recovered"], frames["interruptions"], attempts, named),
+    told = _tables(frames | whole, keep)
+    days = keep("job_days", telling.job_days(told[tables.LEDGER_INTERVAL.name], facts))
+    return whole | told | {"job_facts": facts, "job_days": days}
+
+
+def _tables(frames: Frames, keep: Keep) -> Frames:
+    """The tables that are rows of one kind of thing each, not sums."""
+    attempts, named, struck = frames["attempts"], frames["named"], frames["interruptions"]
+    rows = {
+        tables.LEDGER_INTERVAL: telling.interval_rows(frames["pieces"], named),
+        tables.TIMELINE_ATTEMPT: telling.attempt_rows(
+            attempts, frames["spans"], frames["outside"], named
         ),
-        tables.TIMELINE_ATTEMPT.name: keep(
-            tables.TIMELINE_ATTEMPT.name,
-            telling.attempt_rows(attempts, frames["spans"], frames["inside"], named),
+        tables.TIMELINE_PHASE: telling.phase_rows(frames["joined"], attempts, named),
+        tables.SCORECARD_RECOVERY: telling.recovery_rows(
+            frames["recovered"], struck, attempts, named
         ),
-        tables.TIMELINE_PHASE.name: keep(
-            tables.TIMELINE_PHASE.name, telling.phase_rows(frames["joined"], attempts, named)
-        ),
+        tables.SCORECARD_INTERRUPTION: telling.interruption_rows(struck, attempts, named),
     }
+    return {table.name: keep(table.name, frame) for table, frame in rows.items()}
 
 
 def scorecard(ledger: Frames, settings: Settings) -> Frames:

@@ -78,6 +78,17 @@ class Restatement:
     after: Mapping[str, int]
 
 
+def _check_folder(root: str) -> None:
+    """Refuse a local root that no engine can write to, before any work is done."""
+    if pattern := set("*?[]{}") & set(root):
+        raise WarehouseError(
+            f"the warehouse {root} has {' '.join(sorted(pattern))} in its path, which engines read"
+            " as a pattern: give another folder"
+        )
+    if Path(root).exists() and not Path(root).is_dir():
+        raise WarehouseError(f"the warehouse {root} is a file: give a folder")
+
+
 class Warehouse:
     """The tables under one root: a local folder, or the URL of an object store.
 
@@ -100,6 +111,7 @@ class Warehouse:
         if "://" in self.root:
             self._filesystem, self._path = FileSystem.from_uri(self.root)
         else:
+            _check_folder(self.root)
             self._filesystem, self._path = LocalFileSystem(), self.root
 
     # --- writing ---

@@ -23,6 +23,7 @@ EPOCH = date(1970, 1, 1).toordinal()
 YEAR_1 = (date(1, 1, 1).toordinal() - EPOCH) * DAY
 YEAR_10000 = (date(9999, 12, 31).toordinal() + 1 - EPOCH) * DAY
 LARGEST = 2**63 - 1
+MOST_GPUS = 1_000_000
 MILLIARD = 10**9
 
 KINDS = {
@@ -183,7 +184,8 @@ def check_type(key: str, value: Any) -> None:
         raise RejectError(f"{key} is no string")
     if key in BOOLEANS and not isinstance(value, bool):
         raise RejectError(f"{key} is no boolean")
-    if key in INTEGERS and (type(value) is not int or not 0 <= value <= LARGEST):
+    largest = MOST_GPUS if key == "gpus" else LARGEST
+    if key in INTEGERS and (type(value) is not int or not 0 <= value <= largest):
         raise RejectError(f"{key} is no integer between 0 and 2^63 - 1")
     if key == "attrs" and not isinstance(value, dict):
         raise RejectError("attrs is no object")

@@ -39,7 +39,9 @@ def load(name):
 
 CASE = {name: load(name) for name in NAMES}
 WITH_DAYS = [
-    name for name in NAMES if any("days" in j.get("also", {}) for j in CASE[name]["expected"]["jobs"])
+    name
+    for name in NAMES
+    if any("days" in j.get("also", {}) for j in CASE[name]["expected"]["jobs"])
 ]
 
 

@@ -6,7 +6,7 @@ from datetime import UTC, date, datetime
 import pytest
 
 from pipelines import publishing, walk
-from pipelines.errors import ConflictError, ConservationError
+from pipelines.errors import ConflictError, ConservationError, InputError
 from pipelines.ingest.files import raw_files
 from pipelines.publishing import Run
 from pipelines.tables import (
@@ -137,6 +137,16 @@ def test_files_without_a_single_event_are_told_of_and_publish_nothing(fleet):
     assert (logged.changed_days, logged.total("reject_count")) == ([], 1)
     assert fleet.walls() == {}
     assert fleet.table(WAREHOUSE_PUBLICATION, "ds", "wall_ms") == [(D1, 0)]
+
+
+def test_a_job_of_more_than_ten_years_stops_the_reading_and_names_its_lines(fleet):
+    wrong = {"ts": 0.0, "event": "step", "job_id": "a", "step": 1}
+    write(fleet.raw / "a.jsonl", [*LONG_JOB, wrong])
+    with pytest.raises(
+        InputError, match=r"job 'a' in default has lines from 1970-01-01 to .*a.jsonl:"
+    ):
+        fleet.read()
+    assert (fleet.stale(), fleet.house.has(LOGBOOK_EVENT)) == ({}, False)
 
 
 def test_two_runs_that_read_at_the_same_time_lose_nothing(fleet):

@@ -74,6 +74,11 @@ CHILD = "label: a, definition: b"
         ("currency: euro", "currency: expected a code of ISO 4217 such as EUR, found 'euro'"),
         ("prices: {a: 1}\nprices: {a: 2}", "the key 'prices' stands twice"),
         ("prices: [", "not valid YAML"),
+        ("prices: {default: 1" + 400 * "0" + "}", "prices.default: expected the price"),
+        ("prices: {default: 0x1" + 5000 * "0" + "}", "found a number too long to show"),
+        ("currency: 2001-99-99", "not valid YAML: month must be in 1..12"),
+        ('currency: !!int ""', "not valid YAML"),
+        ("owners: " + 2000 * "[" + 2000 * "]", "not valid YAML: nested too deeply"),
     ],
 )  # fmt: skip
 def test_every_error_names_the_place_what_is_known_and_the_fix(tmp_path, text, message):
@@ -86,3 +91,12 @@ def test_every_error_names_the_place_what_is_known_and_the_fix(tmp_path, text, m
 def test_a_missing_file_is_an_error(tmp_path):
     with pytest.raises(RegistryError, match=r"cannot read the registry .*gone.yaml: No such file"):
         load_registry(tmp_path / "gone.yaml")
+
+
+def test_an_error_is_one_line_however_large_the_value(tmp_path):
+    levels = "".join(f"  - &l{n} [{', '.join(9 * [f'*l{n - 1}'])}]\n" for n in range(1, 9))
+    for text in (f"owners:\n  - &l0 [x, x]\n{levels}", "a: 1\n---\nb: 2", "a:\tb\n\tc: d"):
+        with pytest.raises(RegistryError) as error:
+            load(tmp_path, text)
+        assert len(str(error.value)) < 1000
+        assert "\n" not in str(error.value)

@@ -290,6 +290,16 @@ def test_a_table_never_published_says_what_there_is(spark, house):
     assert house.version("ledger__interval") == NEVER
 
 
+def test_a_root_that_no_engine_can_write_to_is_refused_at_once(tmp_path):
+    (tmp_path / "file").write_text("x")
+    for root, said in (
+        ("file", "is a file: give a folder"),
+        ("a[1]*", r"has \* \[ \] in its path"),
+    ):
+        with pytest.raises(WarehouseError, match=said):
+            Warehouse(tmp_path / root)
+
+
 def test_a_run_id_that_is_no_name_of_a_folder_is_refused(spark, house):
     with pytest.raises(WarehouseError, match=r"'\.\./x' cannot name a run"):
         house.stage(TABLE, losses(spark), [D1], "../x")

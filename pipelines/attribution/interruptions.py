@@ -5,71 +5,55 @@ from __future__ import annotations
 from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F
 
-from pipelines.intervals import close_latest_open, union
+from pipelines.intervals import close_latest_open, merge, union
 from pipelines.taxonomy import Cause, Outcome
 
 # Places in an attempt's course, before and after the `seq` of any mark.
 _BEFORE_THE_MARKS = -1
 _AFTER_THE_MARKS = 1 << 60
+_ALWAYS = Window.unboundedPreceding
 
 
-def grouped_lines(strikes: DataFrame, spans: DataFrame, struck: DataFrame) -> DataFrame:
-    """Interruption lines with the place they belong to: (att, at, cause, place, is_restart, t0).
+def groups(strikes: DataFrame, spans: DataFrame, struck: DataFrame) -> DataFrame:
+    """Interruption lines between the same two marks, as one: (job, att, place, began, …).
 
-    `strikes` has (job, att, at, cause); `spans` (att, first_mark, last_mark); `struck` the pairs
-    with a line in [t0, t1): (att, seq, t0, t1, is_gap). Lines between the same two marks, or after
-    the last, share a place: the seq of their pair, or before or after all marks. Without marks all
-    lines are after them.
+    `strikes` are the lines (job, att, at, cause); `spans` has (att, first_mark, last_mark);
+    `struck` are the pairs of marks with a line in [t0, t1): (att, seq, t0). A group's `place` is
+    the `seq` of its pair, or before or after all marks; without marks all lines are after them. It
+    began at the mark before it (null: there is none). Adds last_line, and cause: the first known.
     """
-    placed = strikes.join(spans.select("att", "first_mark", "last_mark"), on="att", how="left")
+    is_known = F.col("cause").isNotNull() & (F.col("cause") != Cause.UNKNOWN.value)
+    first_known = F.min(F.when(is_known, F.struct("at", "cause")))
+    return (
+        _placed(strikes, spans, struck)
+        .groupBy("job", "att", "place", "began")
+        .agg(F.max("at").alias("last_line"), first_known.alias("first"))
+        .select("job", "att", "place", "began", "last_line", F.col("first.cause").alias("cause"))
+    )
+
+
+def _placed(strikes: DataFrame, spans: DataFrame, struck: DataFrame) -> DataFrame:
+    """Lines with `place` and `began`: the last pair that began by then is the one with the line."""
+    course = Window.partitionBy("att").orderBy("at", "turn").rowsBetween(_ALWAYS, 0)
+    pairs = struck.select("att", F.col("seq"), F.col("t0").alias("at"), F.col("t0"))
+    walked = (
+        merge([pairs.withColumn("turn", F.lit(0)), strikes.withColumn("turn", F.lit(1))])
+        .withColumn("seq", F.max("seq").over(course))
+        .withColumn("t0", F.max("t0").over(course))
+        .where("turn = 1")
+        .join(spans.select("att", "first_mark", "last_mark"), on="att", how="left")
+    )
     is_after = F.coalesce(F.col("at") >= F.col("last_mark"), F.lit(True))
     is_before = F.col("at") < F.col("first_mark")
-    outside = placed.where(is_after | is_before).select(
+    place = F.when(is_after, _AFTER_THE_MARKS).when(is_before, _BEFORE_THE_MARKS)
+    began = F.when(is_after, F.col("last_mark")).when(~is_before, F.col("t0"))
+    return walked.select(
         "job",
         "att",
         "at",
         "cause",
-        F.when(is_after, _AFTER_THE_MARKS).otherwise(_BEFORE_THE_MARKS).cast("long").alias("place"),
-        F.lit(False).alias("is_restart"),
-        F.when(is_after, F.col("last_mark")).alias("began"),
-    )
-    between = (
-        placed.where(~is_after & ~is_before)
-        .join(
-            struck.select("att", F.col("seq").alias("place"), "t0", "t1", "is_gap"),
-            on="att",
-            how="inner",
-        )
-        .where("t0 <= at AND at < t1")
-        .select(
-            "job",
-            "att",
-            "at",
-            "cause",
-            "place",
-            F.col("is_gap").alias("is_restart"),
-            F.col("t0").alias("began"),
-        )
-    )
-    return union([outside, between])
-
-
-def groups(lines: DataFrame) -> DataFrame:
-    """One row per group of lines: (job, att, place, is_restart, began, last_line, cause)."""
-    is_known = F.col("cause").isNotNull() & (F.col("cause") != Cause.UNKNOWN.value)
-    first_known = F.min(F.when(is_known, F.struct("at", "cause")))
-    return (
-        lines.groupBy("job", "att", "place", "is_restart", "began")
-        .agg(F.max("at").alias("last_line"), first_known.alias("first"))
-        .select(
-            "job",
-            "att",
-            "place",
-            "is_restart",
-            "began",
-            "last_line",
-            F.col("first.cause").alias("cause"),
-        )
+        place.otherwise(F.col("seq")).cast("long").alias("place"),
+        began.alias("began"),
     )
 
 
@@ -112,37 +96,28 @@ def interruptions(
     earlier group that belongs to no other, if its last line is at most `dead_after` (ms) before the
     last mark before the break. A group that led to none counts by itself.
     """
+    place = ["att", "place"]
     own = breaks_.join(
-        groups_.select("att", "place", "last_line", F.col("cause").alias("own_cause")),
-        on=["att", "place"],
-        how="left",
+        groups_.select(*place, "last_line", F.col("cause").alias("own_cause")), on=place, how="left"
     )
     silent = own.where("last_line IS NULL").drop("last_line", "own_cause")
-    free = groups_.join(breaks_.select("att", "place"), on=["att", "place"], how="left_anti")
+    free = groups_.join(breaks_.select(*place), on=place, how="left_anti")
     noticed = _notices(free, silent, dead_after=dead_after)
-    taken = noticed.select("att", "place", "notice_cause")
-    struck = own.join(taken, on=["att", "place"], how="left").select(
-        "job",
-        "att",
-        "place",
-        "kind",
-        "began",
-        F.coalesce("own_cause", "notice_cause").alias("cause"),
+    cause = F.coalesce("own_cause", "notice_cause").alias("cause")
+    struck = own.join(noticed.drop("notice_place"), on=place, how="left").select(
+        "job", *place, "kind", "began", cause
     )
     used = noticed.select("att", F.col("notice_place").alias("place"))
-    alone = (
-        free.join(used, on=["att", "place"], how="left_anti")
-        .join(attempts.select("att", F.col("end").alias("att_end")), on="att", how="inner")
-        .select(
-            "job",
-            "att",
-            "place",
-            F.lit("notice").alias("kind"),
-            F.coalesce("began", "att_end").alias("began"),
-            "cause",
-        )
-    )
+    alone = _alone(free.join(used, on=place, how="left_anti"), attempts)
     return _with_cause(union([struck, alone]), attempts)
+
+
+def _alone(groups_: DataFrame, attempts: DataFrame) -> DataFrame:
+    """Groups that led to nothing; in an attempt without marks they began at its end."""
+    began = F.coalesce("began", "att_end").alias("began")
+    return groups_.join(
+        attempts.select("att", F.col("end").alias("att_end")), on="att", how="inner"
+    ).select("job", "att", "place", F.lit("notice").alias("kind"), began, "cause")
 
 
 def _notices(free: DataFrame, silent: DataFrame, *, dead_after: int) -> DataFrame:

@@ -6,7 +6,7 @@ import os
 from collections.abc import Iterable, Iterator
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import NamedTuple
+from typing import NamedTuple, NoReturn
 
 from pipelines.errors import InputError
 
@@ -32,7 +32,10 @@ def raw_files(roots: Iterable[str | Path]) -> list[RawFile]:
     for root in map(Path, roots):
         for path, name in _walk(root):
             _check_name(path)
-            stat = path.stat()
+            try:
+                stat = path.stat()
+            except FileNotFoundError:  # rotated away since the folder was listed
+                continue
             identity = stat.st_dev, stat.st_ino
             if identity in seen:
                 continue
@@ -42,25 +45,44 @@ def raw_files(roots: Iterable[str | Path]) -> list[RawFile]:
                     "relative to the folder given, so give a folder that holds both"
                 )
             seen.add(identity)
-            modified_at = datetime.fromtimestamp(stat.st_mtime, UTC)
-            found[name] = RawFile(str(path), name, stat.st_size, modified_at)
+            found[name] = RawFile(str(path), name, stat.st_size, _moment(stat.st_mtime))
     return list(found.values())
 
 
+def _moment(modified: float) -> datetime:
+    """The time of change; what no clock can have said is the end of time."""
+    try:
+        return datetime.fromtimestamp(modified, UTC)
+    except (ValueError, OverflowError):
+        return datetime.max.replace(tzinfo=UTC)
+
+
 def _walk(root: Path) -> Iterator[tuple[Path, str]]:
+    try:
+        yield from _found(root)
+    except OSError as error:  # a folder that may not be listed would be missing without a word
+        place = os.fsdecode(error.filename or root)
+        raise InputError(f"cannot look into '{place}': {error.strerror}") from error
+
+
+def _found(root: Path) -> Iterator[tuple[Path, str]]:
     if root.is_file():
         yield root, root.name
         return
     if not root.is_dir():
         raise InputError(f"no file or folder at '{root}' (looked in {Path.cwd()})")
     names = []
-    for folder, folders, files in os.walk(root):
+    for folder, folders, files in os.walk(root, onerror=_raise):
         folders[:] = [f for f in folders if not f.startswith(".")]
         inside = Path(folder).relative_to(root)
         names += [(inside / f).as_posix() for f in files if not f.startswith(".")]
     for name in sorted(names):
         if (root / name).is_file():  # not a socket, a pipe or a broken link
             yield root / name, name
+
+
+def _raise(error: OSError) -> NoReturn:
+    raise error
 
 
 def _check_name(path: Path) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from decimal import Decimal, InvalidOperation
 from functools import lru_cache
@@ -40,6 +40,8 @@ KINDS: dict[str, str | None] = {
 """Every kind of event, with the field it needs besides ts, job_id and event."""
 
 _Count = Annotated[int, msgspec.Meta(ge=0, le=2**63 - 1)]
+_MOST_GPUS = 1_000_000  # with more, GPU time over years would not fit in 64 bits
+_Gpus = Annotated[int, msgspec.Meta(ge=0, le=_MOST_GPUS)]
 _TIME = (Raw, "a time")
 _STRING = (str, "a string")
 _COUNT = (_Count, "an integer from 0 to 2^63 - 1")
@@ -57,7 +59,7 @@ _FIELDS: dict[str, tuple[Any, str]] = {
     "phase": _STRING,
     "span_id": _STRING,
     "blocking": _FLAG,
-    "gpus": _COUNT,
+    "gpus": (_Gpus, "an integer from 0 to 1 000 000"),
     "held": _FLAG,
     "outcome": _STRING,
     "cause": _STRING,
@@ -136,6 +138,7 @@ def read_line(text: bytes, taxonomy: Taxonomy) -> tuple[int, Said]:
 
 
 _APART = ("ts", "attrs")
+_LONGEST_WORD = 80
 
 
 def _object(text: bytes) -> dict[str, bytes]:
@@ -171,7 +174,7 @@ def _kind(fields: dict[str, bytes], values: dict[str, Any]) -> str:
         raise RejectError(f"{' and '.join(missing)} missing: every event needs {_EVERY}")
     kind: str = values["event"]
     if kind not in KINDS:
-        raise RejectError(f"unknown event '{kind}': {nearest(kind, KINDS)}")
+        raise RejectError(f"unknown event {_unknown(kind, KINDS)}")
     needed = KINDS[kind]
     if needed and needed not in values:
         raise RejectError(f"{needed} missing: a {kind} event needs it")
@@ -186,7 +189,13 @@ def _check_phase(phase: str, taxonomy: Taxonomy) -> None:
         return
     if phase in taxonomy.components:
         raise RejectError(f"phase '{phase}' is given by the accounting only: a log cannot claim it")
-    raise RejectError(f"unknown phase '{phase}': {nearest(phase, taxonomy.phases)}")
+    raise RejectError(f"unknown phase {_unknown(phase, taxonomy.phases)}")
+
+
+def _unknown(word: str, known: Iterable[str]) -> str:
+    """The word, no more of it than a message needs, and the known one nearest to it."""
+    short = word if len(word) <= _LONGEST_WORD else f"{word[:_LONGEST_WORD]}…"
+    return f"'{short}': {nearest(short, known)}"
 
 
 def _attrs(fields: dict[str, bytes], values: dict[str, Any]) -> dict[str, str]:

@@ -16,14 +16,24 @@ _ALWAYS = Window.unboundedPreceding
 
 
 def jobs_from_lines(lines: Sequence[DataFrame]) -> DataFrame:
-    """One row per run of a job that any line speaks of, with its dense key `job` and its name."""
+    """One row per run of a job that any line speaks of, with its dense key `job` and its name.
+
+    An id that is itself what a later run of another id is named keeps apart by a `#1` of its own.
+    """
     runs = union([frame.select(*RUN).distinct() for frame in lines]).distinct()
     order = Window.partitionBy(F.lit(0)).orderBy(*RUN)
     suffix = F.concat(F.lit("#"), F.col("run").cast("string"))
-    return runs.select(
+    named = runs.withColumn(
+        "name", F.concat("job_id", F.when(F.col("run") == 1, F.lit("")).otherwise(suffix))
+    )
+    is_taken = F.count("*").over(Window.partitionBy("cluster", "name")) > 1
+    is_first = F.col("run") == 1
+    return named.select(
         *RUN,
         F.row_number().over(order).cast("long").alias("job"),
-        F.concat("job_id", F.when(F.col("run") == 1, F.lit("")).otherwise(suffix)).alias("name"),
+        F.when(is_taken & is_first, F.concat("name", F.lit("#1")))
+        .otherwise(F.col("name"))
+        .alias("name"),
     )
 
 
@@ -43,19 +53,13 @@ def envelopes(
     """
     heard = _heard(marks, others)
     started = heard.withColumn("begin", F.coalesce("started", "first_heard"))
-    ended = (
-        others.where("event = 'attempt_ended'")
-        .join(started.select(*ATTEMPT, "begin"), on=ATTEMPT, how="inner")
-        .where("at >= begin")
-        .groupBy(*ATTEMPT)
-        .agg(F.max("at").alias("stated_end"))
-    )
     finished = (
         control.where("event = 'job_finished'").groupBy(*RUN).agg(F.max("at").alias("finished"))
     )
     course = Window.partitionBy(*RUN).orderBy("begin", "attempt")
+    everyone = Window.partitionBy(F.lit(0)).orderBy("job", "index")
     ordered = (
-        started.join(ended, on=ATTEMPT, how="left")
+        started.join(_stated_ends(started, others), on=ATTEMPT, how="left")
         .join(finished, on=RUN, how="left")
         .join(jobs, on=RUN, how="inner")
         .withColumn("index", (F.row_number().over(course) - 1).cast("long"))
@@ -63,8 +67,18 @@ def envelopes(
         .withColumn("is_last", F.col("next_begin").isNull())
     )
     return _with_end(ordered, as_of=as_of, dead_after=dead_after).withColumn(
-        "att",
-        F.row_number().over(Window.partitionBy(F.lit(0)).orderBy("job", "index")).cast("long"),
+        "att", F.row_number().over(everyone).cast("long")
+    )
+
+
+def _stated_ends(started: DataFrame, others: DataFrame) -> DataFrame:
+    """The latest `attempt_ended` of each attempt; one before its start says nothing."""
+    return (
+        others.where("event = 'attempt_ended'")
+        .join(started.select(*ATTEMPT, "begin"), on=ATTEMPT, how="inner")
+        .where("at >= begin")
+        .groupBy(*ATTEMPT)
+        .agg(F.max("at").alias("stated_end"))
     )
 
 
@@ -75,7 +89,6 @@ def _heard(marks: DataFrame, others: DataFrame) -> DataFrame:
         frame.groupBy(*ATTEMPT).agg(
             F.min("at").alias("first_heard"),
             F.max("at").alias("last_heard"),
-            F.count("*").alias("line_count"),
             F.min(F.when(is_start, F.col("at"))).alias("started"),
         )
         for frame in (marks, others)
@@ -86,7 +99,6 @@ def _heard(marks: DataFrame, others: DataFrame) -> DataFrame:
         .agg(
             F.min("first_heard").alias("first_heard"),
             F.max("last_heard").alias("last_heard"),
-            F.sum("line_count").alias("line_count"),
             F.min("started").alias("started"),
         )
     )
@@ -119,7 +131,7 @@ def _with_end(ordered: DataFrame, *, as_of: int, dead_after: int) -> DataFrame:
         .withColumn("is_censored", F.col("end_kind") == "as_of")
         .select(
             *ATTEMPT, "name", "job", "index", "begin", "end", "end_kind", "is_last", "is_cut",
-            "is_presumed", "is_presumed_dead", "is_censored", "line_count",
+            "is_presumed", "is_presumed_dead", "is_censored",
         )
     )  # fmt: skip
 
@@ -237,15 +249,18 @@ def gaps(attempts: DataFrame) -> DataFrame:
     )
 
 
-def inside_counts(attempts: DataFrame, emitting: DataFrame, others: DataFrame) -> DataFrame:
-    """Per attempt (`att`): how many of its lines lie within it."""
-    marks = emitting.select("att", F.col("line_count").alias("n"))
-    rest = (
-        others.join(attempts.select(*ATTEMPT, "att", "begin", "end"), on=ATTEMPT, how="inner")
-        .where("at BETWEEN begin AND end")
-        .select("att", F.lit(1).cast("long").alias("n"))
+def outside_counts(attempts: DataFrame, marks: DataFrame, others: DataFrame) -> DataFrame:
+    """Per attempt with lines outside it: (att, outside_line_count), exact copies counted once."""
+    envelope = F.broadcast(attempts.select(*ATTEMPT, "att", "begin", "end"))
+
+    def outside(lines: DataFrame) -> DataFrame:
+        return lines.join(envelope, on=ATTEMPT, how="inner").where("at < begin OR at > end")
+
+    return (
+        union([outside(marks).distinct().select("att"), outside(others).select("att")])
+        .groupBy("att")
+        .agg(F.count("*").alias("outside_line_count"))
     )
-    return union([marks, rest]).groupBy("att").agg(F.sum("n").alias("inside_count"))
 
 
 def dimensions(starts: DataFrame, control: DataFrame) -> DataFrame:

@@ -6,7 +6,7 @@ from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F
 
 from pipelines import tables
-from pipelines.intervals import day, day_number, split_at_midnight, timestamp, union
+from pipelines.intervals import day, day_number, merge, split_at_midnight, timestamp, union
 from pipelines.metrics.speed import div, product
 from pipelines.taxonomy import REPEATED, UNATTRIBUTED, Cause, Outcome, Stage
 
@@ -32,21 +32,19 @@ def interval_rows(pieces: DataFrame, named: DataFrame) -> DataFrame:
 
 
 def attempt_rows(
-    attempts: DataFrame, spans: DataFrame, inside: DataFrame, named: DataFrame
+    attempts: DataFrame, spans: DataFrame, outside: DataFrame, named: DataFrame
 ) -> DataFrame:
     """timeline__attempt: one row per attempt on each day it touches."""
     rows = (
         _on_each_day(attempts)
         .join(spans.select("att", "first_mark", "last_mark"), on="att", how="left")
-        .join(inside, on="att", how="left")
+        .join(outside, on="att", how="left")
         .drop("cluster", "job_id")
         .join(F.broadcast(named), on="job", how="inner")
         .withColumn("attempt_index", F.col("index"))
         .withColumn("first_mark_at", timestamp("first_mark"))
         .withColumn("last_mark_at", timestamp("last_mark"))
-        .withColumn(
-            "outside_line_count", F.col("line_count") - F.coalesce("inside_count", F.lit(0))
-        )
+        .withColumn("outside_line_count", F.coalesce("outside_line_count", F.lit(0)))
     )
     return tables.TIMELINE_ATTEMPT.select_from(_with_instants(rows))
 
@@ -85,15 +83,21 @@ def recovery_rows(
     there was none. `struck` has (job, att, place, began, cause).
     """
     number = attempts.select("att", "attempt")
-    latest = Window.partitionBy("job", "seq").orderBy(
-        F.col("began").desc_nulls_last(), F.col("att").desc(), F.col("place").desc()
+    began = struck.select("job", "att", "place", "cause", F.col("began").alias("at"))
+    course = Window.partitionBy("job").orderBy("at", "turn", "att", "place")
+    latest = F.last("cause", ignorenulls=True).over(
+        course.rowsBetween(Window.unboundedPreceding, 0)
     )
     caused = (
-        recovered.join(struck.select("job", "att", "place", "began", "cause"), on="job", how="left")
-        .withColumn("began", F.when(F.col("began") <= F.col("begin"), F.col("began")))
-        .withColumn("cause", F.when(F.col("began").isNotNull(), F.col("cause")))
-        .withColumn("_n", F.row_number().over(latest))
-        .where("_n = 1")
+        merge(
+            [
+                began.withColumn("turn", F.lit(0)),
+                recovered.withColumn("at", F.col("begin")).withColumn("turn", F.lit(1)),
+            ]
+        )
+        .withColumn("cause", latest)
+        .where("turn = 1")
+        .select(*recovered.columns, "cause")
     )
     rows = (
         caused.join(number.toDF("from_att", "from_attempt"), on="from_att", how="inner")
@@ -201,8 +205,8 @@ def lost_tails(
 def job_facts(frames: dict[str, DataFrame]) -> DataFrame:
     """One row per job, whole as known at `as_of`; scorecard__job without its day.
 
-    Needs the frames of the ledger: jobs, named, attempts, milestones, pieces, interruptions,
-    recovered, joined, lost_tails, queues. A job without any attempt has wall 0 and is censored.
+    Needs the frames of the ledger: named, attempts, milestones, pieces, interruptions, recovered,
+    joined, lost_tails, queues. A job without any attempt has wall 0 and is censored.
     """
     held = (
         frames["attempts"]
@@ -213,32 +217,29 @@ def job_facts(frames: dict[str, DataFrame]) -> DataFrame:
             F.max("is_cut").alias("is_clock_conflict"),
         )
     )
-    infrastructure = [c.value for c in Cause if c.is_infrastructure]
-    is_failure = F.col("cause").isin(*infrastructure)
-    struck = (
-        frames["interruptions"]
-        .groupBy("job")
-        .agg(
-            F.count("*").alias("interruption_count"),
-            F.sum(is_failure.cast("long")).alias("failure_count"),
-        )
-    )
-    recovered = frames["recovered"].groupBy("job").agg(F.count("*").alias("recovery_count"))
-    unseen = hidden(frames["joined"]).groupBy("job").agg(F.sum("hidden_ms").alias("hidden_ms"))
-    totals = measured(frames["pieces"]).groupBy("job").agg(*sums())
-    facts = frames["named"]
-    for part in (
-        totals,
+    parts = [
+        measured(frames["pieces"]).groupBy("job").agg(*sums()),
         frames["milestones"].drop("last_att", "last_mark", "is_trained", "is_gap_after"),
         held,
-        struck,
-        recovered,
-        unseen,
+        _interruption_counts(frames["interruptions"]),
+        frames["recovered"].groupBy("job").agg(F.count("*").alias("recovery_count")),
+        hidden(frames["joined"]).groupBy("job").agg(F.sum("hidden_ms").alias("hidden_ms")),
         frames["lost_tails"],
         frames["queues"],
-    ):
+    ]
+    facts = frames["named"]
+    for part in parts:
         facts = facts.join(part, on="job", how="left")
     return _completed(facts)
+
+
+def _interruption_counts(struck: DataFrame) -> DataFrame:
+    infrastructure = [c.value for c in Cause if c.is_infrastructure]
+    is_failure = F.col("cause").isin(*infrastructure)
+    return struck.groupBy("job").agg(
+        F.count("*").alias("interruption_count"),
+        F.sum(is_failure.cast("long")).alias("failure_count"),
+    )
 
 
 def _completed(facts: DataFrame) -> DataFrame:

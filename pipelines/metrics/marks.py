@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from pyspark.sql import DataFrame, Window, WindowSpec
+from pyspark.sql import Column, DataFrame, Window, WindowSpec
 from pyspark.sql import functions as F
 
 from pipelines.intervals import union
@@ -10,7 +10,7 @@ from pipelines.metrics.attempts import ATTEMPT
 from pipelines.metrics.placing import emitter
 
 _ALWAYS = Window.unboundedPreceding
-# More than the turns at one millisecond; two small numbers in one long spare a window expression.
+# More than the turns at one millisecond: two small numbers in one long spare a window expression.
 _TURNS = 8
 
 
@@ -24,8 +24,7 @@ def marks_inside(marks: DataFrame, attempts: DataFrame) -> DataFrame:
             "job",
             "att",
             "at",
-            (F.col("event") == "train_begin").alias("is_begin"),
-            "step",
+            "event",
             "samples",
             *emitter(),
         )
@@ -34,7 +33,7 @@ def marks_inside(marks: DataFrame, attempts: DataFrame) -> DataFrame:
 
 def emitters(inside: DataFrame) -> DataFrame:
     """Per attempt, kind of mark and emitter: the span of its lines and how many carry samples."""
-    return inside.groupBy("job", "att", "is_begin", "e_rank", "e_host").agg(
+    return inside.groupBy("job", "att", "event", "e_rank", "e_host").agg(
         F.min("at").alias("first_at"),
         F.max("at").alias("last_at"),
         F.count("*").alias("line_count"),
@@ -44,7 +43,7 @@ def emitters(inside: DataFrame) -> DataFrame:
 
 def lowest_emitters(emitting: DataFrame) -> DataFrame:
     """The emitters that are believed: the lowest of each attempt and kind of mark."""
-    lowest = Window.partitionBy("att", "is_begin").orderBy("e_rank", "e_host")
+    lowest = Window.partitionBy("att", "event").orderBy("e_rank", "e_host")
     return emitting.withColumn("_n", F.row_number().over(lowest)).where("_n = 1").drop("_n")
 
 
@@ -55,20 +54,25 @@ def mark_spans(believed: DataFrame) -> DataFrame:
     )
 
 
-def believed_marks(inside: DataFrame, believed: DataFrame, spans: DataFrame) -> DataFrame:
-    """Mark lines of believed emitters, with `turn`: their order at one millisecond.
+def believed_marks(
+    marks: DataFrame, believed: DataFrame, attempts: DataFrame, spans: DataFrame
+) -> DataFrame:
+    """Marks of believed emitters inside their attempt: job, att, at, turn, step, samples.
 
-    A step comes before a train_begin, except at the attempt's first mark.
+    `turn` is their order at one millisecond: a step comes before a train_begin, except at the
+    attempt's first mark. `marks` are placed lines; one join picks, names and clips them.
     """
+    chosen = (
+        believed.select("att", "event", "e_rank", "e_host")
+        .join(attempts.select(*ATTEMPT, "job", "att", "begin", "end"), on="att", how="inner")
+        .join(spans.select("att", "first_mark"), on="att", how="inner")
+    )
     is_first = F.col("at") == F.col("first_mark")
-    turn = F.when(~F.col("is_begin"), 1).when(is_first, 0).otherwise(2)
+    turn = F.when(F.col("event") == "step", 1).when(is_first, 0).otherwise(2)
     return (
-        inside.join(
-            F.broadcast(believed.select("att", "is_begin", "e_rank", "e_host")),
-            on=["att", "is_begin", "e_rank", "e_host"],
-            how="left_semi",
-        )
-        .join(F.broadcast(spans.select("att", "first_mark")), on="att", how="inner")
+        marks.select("*", *emitter())
+        .join(F.broadcast(chosen), on=[*ATTEMPT, "event", "e_rank", "e_host"], how="inner")
+        .where("at BETWEEN begin AND end")
         .select("job", "att", "at", turn.alias("turn"), "step", "samples")
     )
 
@@ -113,7 +117,7 @@ def pairs(
 
     Everything is read off one order of one stream: it is sorted once.
     """
-    course = Window.partitionBy("job").orderBy("att", "at", "turn", "step", "samples")
+    course = Window.partitionBy("job").orderBy("att", "at", "turn", "step", "position")
     folded = _without_equal_instants(_stream(marks, position, covers, strikes), course)
     return _classified(_with_the_mark_before(_clocked(folded, course), course), course)
 
@@ -134,14 +138,14 @@ def _clocked(folded: DataFrame, course: WindowSpec) -> DataFrame:
     """Marks only, with their order `seq`, free-clock instant `f`, `high`, and lines so far."""
     sofar = course.rowsBetween(_ALWAYS, 0)
     return (
-        folded.withColumn("seq", F.count("position").over(sofar))
+        folded.withColumn("seq", F.row_number().over(course).cast("long"))
         .withColumn("covered", F.sum("shift").over(sofar))
-        .withColumn("open", F.sum("opens").over(sofar))
-        .withColumn("struck", F.sum("strikes").over(sofar))
+        .withColumn("ticked", F.sum("ticks").over(sofar))
         .withColumn("high", F.max("position").over(course.rowsBetween(_ALWAYS, -1)))
         .where("position IS NOT NULL")
-        .withColumn("f", F.expr("at - (covered + open * at)"))
-        .drop("covered", "open", "shift", "opens", "strikes")
+        .withColumn("struck", F.expr(f"ticked div {_TURNS}"))
+        .withColumn("f", F.expr(f"at - (covered + (ticked % {_TURNS}) * at)"))
+        .drop("covered", "ticked", "shift", "ticks")
     )
 
 
@@ -192,32 +196,28 @@ def _stream(
     """Marks, edges of covers and interruptions as rows of one narrow stream.
 
     The time covered before an instant t is the sum of the ends up to t, less the sum of the begins,
-    plus t for each cover open at t: two running sums of longs (`shift`, `opens`).
+    plus t if a cover is open at t: a running sum of `shift`. That of `ticks` counts the open cover
+    as one and each interruption as `_TURNS`.
     """
-    by_samples = F.broadcast(position)
-    null = F.lit(None).cast("long")
-    marked = marks.join(by_samples, on="job", how="inner").select(
-        "job", "att", "at", "turn", "step", "samples",
-        F.when(F.col("by_samples"), F.col("samples")).otherwise(F.col("step")).alias("position"),
-        F.lit(0).cast("long").alias("shift"),
-        F.lit(0).alias("opens"),
-        F.lit(0).alias("strikes"),
-    )  # fmt: skip
-    edges = [
-        covers.select(
-            "job", "att", F.col(edge).alias("at"), F.lit(4).alias("turn"),
-            null.alias("step"), null.alias("samples"), null.alias("position"),
-            (F.col(edge) * -sign).alias("shift"),
-            F.lit(sign).alias("opens"),
-            F.lit(0).alias("strikes"),
-        )
-        for edge, sign in (("begin", 1), ("end", -1))
-    ]  # fmt: skip
-    struck = strikes.select(
-        "job", "att", "at", F.lit(3).alias("turn"),
-        null.alias("step"), null.alias("samples"), null.alias("position"),
-        F.lit(0).cast("long").alias("shift"),
-        F.lit(0).alias("opens"),
-        F.lit(1).alias("strikes"),
-    )  # fmt: skip
-    return union([marked, *edges, struck])
+    marked = marks.join(F.broadcast(position), on="job", how="inner").withColumn(
+        "position", F.when(F.col("by_samples"), F.col("samples")).otherwise(F.col("step"))
+    )
+    begun = covers.withColumn("at", F.col("begin"))
+    ended = covers.withColumn("at", F.col("end"))
+    nothing = F.lit(None).cast("long")
+
+    def told(frame: DataFrame, turn: Column, shift: Column, ticks: int, *mark: Column) -> DataFrame:
+        return frame.select(
+            "job", "att", "at", turn.alias("turn"), shift.cast("long").alias("shift"),
+            F.lit(ticks).cast("long").alias("ticks"),
+            *(value.alias(name) for name, value in zip(("step", "position"), mark, strict=True)),
+        )  # fmt: skip
+
+    return union(
+        [
+            told(marked, F.col("turn"), F.lit(0), 0, F.col("step"), F.col("position")),
+            told(strikes, F.lit(3), F.lit(0), _TURNS, nothing, nothing),
+            told(begun, F.lit(4), -F.col("at"), 1, nothing, nothing),
+            told(ended, F.lit(4), F.col("at"), -1, nothing, nothing),
+        ]
+    )

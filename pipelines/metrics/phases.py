@@ -118,12 +118,14 @@ def _next_point(begins: DataFrame, points: DataFrame) -> DataFrame:
     begins come first and so do not see it.
     """
     probes = begins.select("att", "begin").distinct()
+    ours = F.broadcast(probes.select("att").distinct())
     null = F.lit(None).cast("long")
     rows = union(
         [
             probes.select("att", F.col("begin").alias("at"), F.lit(0).alias("turn"), "begin",
                           null.alias("point")),
-            points.join(probes.select("att").distinct(), on="att", how="left_semi").select(
+            # The few stand left: Sail hashes the left side of a join whose sizes it cannot tell.
+            ours.join(points, on="att", how="inner").select(
                 "att", "at", F.lit(1).alias("turn"), null.alias("begin"),
                 F.col("at").alias("point")),
         ]

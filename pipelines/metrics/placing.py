@@ -5,7 +5,7 @@ from __future__ import annotations
 from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F
 
-from pipelines.intervals import instant, union
+from pipelines.intervals import instant, merge, union
 
 JOB = ["cluster", "job_id"]
 RUN = [*JOB, "run"]
@@ -41,6 +41,7 @@ _CONTENT = [
     "priority",
     "attrs",
 ]
+_OF_A_MARK = [*JOB, "at", "event", "attempt", "rank", "host", "step", "samples"]
 _ALWAYS = Window.unboundedPreceding
 
 
@@ -55,13 +56,13 @@ def emitter() -> list[Column]:
 def lines_until(events: DataFrame, *, as_of: int) -> tuple[DataFrame, DataFrame]:
     """Mark lines and other lines up to `as_of` (epoch ms), the others without exact duplicates.
 
-    Two equal marks are one mark anyway, so the long stream is spared the search for duplicates.
+    Two equal marks are one mark anyway, so the long stream is spared the search for duplicates;
+    `rest`, a hash of all else that a mark's line says, tells copies where lines are counted.
     """
     read = events.withColumn("at", instant("event_at")).where(F.col("at") <= F.lit(as_of))
     is_mark = F.col("event").isin(*MARKS)
-    marks = read.where(is_mark).select(
-        *JOB, "at", "event", "attempt", "rank", "host", "step", "samples"
-    )
+    others = [c for c in _CONTENT if c not in _OF_A_MARK]
+    marks = read.where(is_mark).select(*_OF_A_MARK, F.xxhash64("attempt", *others).alias("rest"))
     return marks, read.where(~is_mark).select(*_CONTENT).distinct()
 
 
@@ -97,22 +98,9 @@ def run_starts(others: DataFrame) -> DataFrame:
 def with_run(lines: DataFrame, runs: DataFrame) -> DataFrame:
     """Add `run` (from 1) to few lines, by a merge with the run starts in time order."""
     turn = F.when(F.col("event").isin(*LOOKS_BACK), 0).otherwise(2)
-    columns = lines.columns
-    placed = lines.withColumn("turn", turn).withColumn("run", F.lit(None).cast("long"))
-    openings = runs.select(
-        *JOB,
-        "at",
-        "run",
-        F.lit(1).alias("turn"),
-        *(
-            F.lit(None).cast(lines.schema[c].dataType).alias(c)
-            for c in columns
-            if c not in (*JOB, "at")
-        ),
-    )
     course = Window.partitionBy(*JOB).orderBy("at", "turn").rowsBetween(_ALWAYS, 0)
     return (
-        union([placed, openings])
+        merge([runs.withColumn("turn", F.lit(1)), lines.withColumn("turn", turn)])
         .withColumn("run", F.coalesce(F.max("run").over(course), F.lit(1).cast("long")))
         .where("event IS NOT NULL")
         .drop("turn")
@@ -125,42 +113,42 @@ def believed_starts(starts: DataFrame) -> DataFrame:
     Of unnumbered ones only the lowest emitter's are read; each takes the number after that of the
     start before it (0 where there is none).
     """
-    ranked = starts.select("*", *emitter())
     is_open = F.col("attempt").isNull()
     lowest = F.min(F.when(is_open, F.struct("e_rank", "e_host"))).over(Window.partitionBy(*RUN))
-    read = ranked.withColumn("lowest", lowest).where(
-        ~is_open | (F.struct("e_rank", "e_host") == F.col("lowest"))
+    read = (
+        starts.select("*", *emitter())
+        .withColumn("lowest", lowest)
+        .where(~is_open | (F.struct("e_rank", "e_host") == F.col("lowest")))
+        .drop("lowest", "e_rank", "e_host")
     )
-    slots = read.select(*RUN, "at", "attempt").distinct()
+    numbers = _numbered(read.select(*RUN, "at", "attempt").distinct())
+    is_said = F.col("attempt").eqNullSafe(F.col("said"))
+    return (
+        read.join(numbers, on=[*RUN, "at"], how="inner")
+        .where(is_said)
+        .withColumn("attempt", F.col("number"))
+        .drop("said", "number")
+    )
+
+
+def _numbered(slots: DataFrame) -> DataFrame:
+    """Distinct starts with the number said, null where none was, and the number that they have."""
+    is_open = F.col("attempt").isNull()
     course = Window.partitionBy(*RUN).orderBy("at", is_open.cast("int"), "attempt")
     sofar = course.rowsBetween(_ALWAYS, 0)
-    numbered = (
+    count_at_base = F.last(F.when(~is_open, F.col("open_count")), ignorenulls=True).over(sofar)
+    since = F.col("open_count") - F.coalesce("count_at_base", F.lit(0))
+    return (
         slots.withColumn("open_count", F.sum(is_open.cast("long")).over(sofar))
         .withColumn("base", F.last("attempt", ignorenulls=True).over(sofar))
-        .withColumn(
-            "base_count",
-            F.last(F.when(~is_open, F.col("open_count")), ignorenulls=True).over(sofar),
+        .withColumn("count_at_base", count_at_base)
+        .withColumn("next", F.coalesce("base", F.lit(-1)) + since)
+        .select(
+            *RUN,
+            "at",
+            F.col("attempt").alias("said"),
+            F.coalesce("attempt", "next").alias("number"),
         )
-        .withColumn(
-            "number",
-            F.coalesce(
-                F.col("attempt"),
-                F.coalesce(F.col("base"), F.lit(-1))
-                + F.col("open_count")
-                - F.coalesce(F.col("base_count"), F.lit(0)),
-            ),
-        )
-        .select(*RUN, "at", F.col("attempt").alias("said"), "number")
-    )
-    matched = read.drop("lowest").join(
-        numbered.select(*RUN, "at", F.coalesce("said", F.lit(-1)).alias("said"), "number"),
-        on=[*RUN, "at"],
-        how="inner",
-    )
-    return (
-        matched.where(F.coalesce("attempt", F.lit(-1)) == F.col("said"))
-        .withColumn("attempt", F.col("number"))
-        .drop("said", "number", "e_rank", "e_host")
     )
 
 
@@ -198,53 +186,40 @@ def place(lines: DataFrame, slots: DataFrame, jobs: DataFrame) -> DataFrame:
     """Add `run` and fill in `attempt` of lines of any event but `attempt_started`.
 
     Most lines need no search: their job has one run, and they carry a number or the job has one
-    attempt. The rest is merged with the slots in time order.
+    attempt. The rest is merged with the slots in time order. `jobs` are the `simple_jobs`.
     """
     known = lines.join(F.broadcast(jobs), on=JOB, how="left")
     is_one_run = F.coalesce("is_one_run", F.lit(True))
     only = F.when(F.col("has_slot").isNull(), F.lit(0).cast("long")).otherwise(F.col("only"))
     number = F.coalesce(F.col("attempt"), only)
-    is_simple = is_one_run & number.isNotNull()
-    direct = known.where(is_simple).select(
+    direct = known.where(is_one_run & number.isNotNull()).select(
         *(number.alias(c) if c == "attempt" else F.col(c) for c in lines.columns),
         F.lit(1).cast("long").alias("run"),
     )
-    return union([direct, _searched(known.where(~is_simple).select(*lines.columns), slots)])
+    intricate = jobs.where("NOT is_one_run OR only IS NULL").select(*JOB, "is_one_run")
+    searched = (
+        lines.join(F.broadcast(intricate), on=JOB, how="inner")
+        .where("NOT is_one_run OR attempt IS NULL")
+        .select(*lines.columns)
+    )
+    ours = slots.join(intricate, on=JOB, how="inner").select(*slots.columns)
+    return union([direct, _searched(searched, ours)])
 
 
 def _searched(lines: DataFrame, slots: DataFrame) -> DataFrame:
-    looks_back = F.col("event").isin(*LOOKS_BACK)
-    probes = lines.select(
-        "*",
-        F.when(looks_back, 0).otherwise(2).alias("turn"),
-        F.lit(None).cast("long").alias("run"),
-        F.lit(None).cast("int").alias("order"),
-        F.lit(None).cast("long").alias("number"),
-    )
-    ours = slots.join(lines.select(*JOB).distinct(), on=JOB, how="left_semi").select(
-        *JOB,
-        "at",
-        F.lit(1).alias("turn"),
-        "run",
-        "order",
-        "number",
-        *(
-            F.lit(None).cast(lines.schema[c].dataType).alias(c)
-            for c in lines.columns
-            if c not in (*JOB, "at")
-        ),
-    )
+    """Lines with the run and the attempt of the slot before them in time order."""
+    turn = F.when(F.col("event").isin(*LOOKS_BACK), 0).otherwise(2)
     order = ["at", "turn", "order", "number"]
     in_job = Window.partitionBy(*JOB).orderBy(*order).rowsBetween(_ALWAYS, 0)
     in_run = Window.partitionBy(*RUN).orderBy(*order)
-    ahead = in_run.rowsBetween(0, Window.unboundedFollowing)
     before = F.last("number", ignorenulls=True).over(in_run.rowsBetween(_ALWAYS, 0))
+    ahead = in_run.rowsBetween(0, Window.unboundedFollowing)
     return (
-        union([probes, ours])
+        merge([slots.withColumn("turn", F.lit(1)), lines.withColumn("turn", turn)])
         .withColumn("run", F.coalesce(F.max("run").over(in_job), F.lit(1).cast("long")))
         .withColumn("_last", before)
         .withColumn("_next", F.first("number", ignorenulls=True).over(ahead))
         .where("event IS NOT NULL")
         .withColumn("attempt", F.coalesce("attempt", "_last", "_next", F.lit(0).cast("long")))
-        .drop("turn", "order", "number", "_last", "_next")
+        .select(*lines.columns, "run")
     )

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F
 
+from pipelines.intervals import merge
 from pipelines.taxonomy import COMPILE
 
 NANO = 1_000_000_000
@@ -99,15 +100,23 @@ def judged(progress: DataFrame, rates: DataFrame) -> DataFrame:
 
 
 def compiled(warm: DataFrame, joined: DataFrame) -> DataFrame:
-    """(att, seq) of first intervals that an explicit blocking `compile`, or a child, overlaps."""
+    """(att, seq) of first intervals that an explicit blocking `compile`, or a child, overlaps.
+
+    One does where, of the spans begun before the interval's end, some reach beyond its begin.
+    """
     is_compile = (F.col("phase") == COMPILE) | F.col("phase").startswith(f"{COMPILE}.")
-    spans = joined.where(F.col("is_blocking") & is_compile).select("att", "begin", "end")
+    spans = joined.where(F.col("is_blocking") & is_compile)
+    course = Window.partitionBy("att").orderBy("at", "turn")
+    reach = F.max("reach").over(course.rowsBetween(Window.unboundedPreceding, 0))
+    probes = warm.select("att", "seq", "t0", F.col("t1").alias("at"), F.lit(0).alias("turn"))
+    begun = spans.select(
+        "att", F.col("begin").alias("at"), F.col("end").alias("reach"), F.lit(1).alias("turn")
+    )
     return (
-        warm.select("att", "seq", "t0", "t1")
-        .join(spans, on="att", how="inner")
-        .where("begin < t1 AND end > t0")
+        merge([probes, begun])
+        .withColumn("reach", reach)
+        .where("turn = 0 AND reach > t0")
         .select("att", "seq")
-        .distinct()
     )
 
 
@@ -119,31 +128,14 @@ def priced(exceptions: DataFrame, compiles: DataFrame) -> DataFrame:
     progress = exceptions.where("is_progress").join(
         compiles.withColumn("is_compiled", F.lit(True)), on=["att", "seq"], how="left"
     )
-    m, n = F.col("m"), big("n")
+    expected = div(F.col("m") * F.col("n").cast("decimal(20,0)"), F.lit(NANO))
     rated = (
         progress.withColumn("free", F.col("f1") - F.col("f0"))
-        .withColumn("expected", div(m * n.cast("decimal(20,0)"), F.lit(NANO)))
+        .withColumn("expected", expected)
         .withColumn("excess", big("free") - F.col("expected"))
     )
-    half_step = div(m, F.lit(2 * NANO))
-    four_steps = div(m.cast("decimal(37,0)") * F.lit(4).cast("decimal(1,0)"), F.lit(NANO))
-    is_warmup = (
-        F.col("is_warm")
-        & F.col("is_compiled").isNull()
-        & (F.col("excess") > F.greatest(half_step, div(F.col("expected"), F.lit(10))))
-    )
-    is_stall = ~F.col("is_warm") & (
-        F.col("excess")
-        > F.greatest(four_steps, div(F.col("expected"), F.lit(2)), big(F.lit(STALL_FLOOR_MS)))
-    )
-
-    def charged(condition: Column) -> Column:
-        return (
-            F.when(F.coalesce(condition, F.lit(False)), F.col("excess")).otherwise(0).cast("long")
-        )
-
-    known = rated.withColumn("warmup_ms", charged(is_warmup)).withColumn(
-        "stall_ms", charged(is_stall)
+    known = rated.withColumn("warmup_ms", _charged(_is_warmup())).withColumn(
+        "stall_ms", _charged(_is_stall())
     )
     rest = F.col("free") - F.col("warmup_ms") - F.col("stall_ms")
     before = F.least(F.col("high") - F.col("p0"), F.col("n"))
@@ -153,6 +145,25 @@ def priced(exceptions: DataFrame, compiles: DataFrame) -> DataFrame:
     return known.withColumn("repeated_ms", repeated).withColumn(
         "effective_ms", rest - F.col("repeated_ms")
     )
+
+
+def _is_warmup() -> Column:
+    half_step = div(F.col("m"), F.lit(2 * NANO))
+    is_much = F.col("excess") > F.greatest(half_step, div(F.col("expected"), F.lit(10)))
+    return F.col("is_warm") & F.col("is_compiled").isNull() & is_much
+
+
+def _is_stall() -> Column:
+    four_steps = div(F.col("m").cast("decimal(37,0)") * F.lit(4).cast("decimal(1,0)"), F.lit(NANO))
+    half_more = div(F.col("expected"), F.lit(2))
+    bound = F.greatest(four_steps, half_more, big(F.lit(STALL_FLOOR_MS)))
+    return ~F.col("is_warm") & (F.col("excess") > bound)
+
+
+def _charged(condition: Column) -> Column:
+    """The excess where the condition holds; 0 where it does not, or no speed is known."""
+    is_charged = F.coalesce(condition, F.lit(False))
+    return F.when(is_charged, F.col("excess")).otherwise(0).cast("long")
 
 
 def product(left: Column, right: Column) -> Column:

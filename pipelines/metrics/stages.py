@@ -82,72 +82,68 @@ def milestones(
         F.max("seq").alias("trained_seq"),
     )
     gap = edges.where("is_gap").groupBy("att").agg(F.max("seq").alias("gap_seq"))
-    last = (
-        attempts.where("is_last")
-        .join(spans.select("att", "last_mark"), on="att", how="left")
-        .join(gap, on="att", how="left")
-        .select(
-            "job",
-            F.col("att").alias("last_att"),
-            "outcome",
-            "is_censored",
-            "is_presumed_dead",
-            "last_mark",
-            "gap_seq",
-        )
+    last = attempts.where("is_last").select(
+        "job", "att", "outcome", "is_censored", "is_presumed_dead"
     )
     return (
         walls.join(last, on="job", how="inner")
+        .join(spans.select("att", "last_mark"), on="att", how="left")
+        .join(gap, on="att", how="left")
         .join(trained, on="job", how="left")
-        .withColumn("is_trained", F.col("trained_att") == F.col("last_att"))
-        .withColumn(
-            "is_gap_after", F.coalesce(F.col("gap_seq") > F.col("trained_seq"), F.lit(False))
-        )
+        .withColumn("is_trained", F.col("trained_att") == F.col("att"))
+        .withColumn("is_gap_after", F.coalesce(F.expr("gap_seq > trained_seq"), F.lit(False)))
+        .withColumnRenamed("att", "last_att")
         .drop("gap_seq", "trained_seq", "trained_att")
     )
 
 
 def stage_tiling(miles: DataFrame, recovered: DataFrame) -> DataFrame:
     """The stage of rows that train nothing new: (job, begin, end, stage) tiles the wall."""
-    start, recover, waste, shutdown = (
-        Stage.TIME_TO_START.value,
-        Stage.TIME_TO_RECOVER.value,
-        Stage.WASTED_TRAINING.value,
-        Stage.SHUTDOWN.value,
-    )
     windows = recovered.join(miles.select("job", "wall_end"), on="job", how="inner")
-    failed = [o.value for o in Outcome if o.is_failure]
-    is_failed = F.col("outcome").isin(*failed) | F.col("is_presumed_dead")
-    until_last_mark = F.when(~F.col("is_trained") | F.col("is_gap_after"), recover).otherwise(waste)
-    after_last_mark = (
-        F.when(~F.col("is_trained"), recover)
-        .when(F.col("is_censored") & F.col("is_gap_after"), recover)
-        .when(is_failed, recover)
-        .when(F.col("is_censored"), waste)
-        .otherwise(shutdown)
-    )
     trained = miles.where("first_progress IS NOT NULL")
-
-    def starts(frame: DataFrame, begin: str, stage: str | Column, turn: Column) -> DataFrame:
-        return frame.select(
-            "job",
-            F.col(begin).alias("begin"),
-            F.col("wall_end").alias("end"),
-            (F.lit(stage) if isinstance(stage, str) else stage).alias("stage"),
-            turn.cast("long").alias("turn"),
-        )
-
+    in_last = trained.where("is_trained")
+    start, recover = F.lit(Stage.TIME_TO_START.value), F.lit(Stage.TIME_TO_RECOVER.value)
+    waste = F.lit(Stage.WASTED_TRAINING.value)
     points = union(
         [
-            starts(miles, "wall_begin", start, F.lit(-2)),
-            starts(trained, "first_progress", waste, F.lit(-1)),
-            starts(windows, "begin", recover, F.col("seq") * 2),
-            starts(windows, "end", waste, F.col("seq") * 2 + 1),
-            starts(trained, "last_progress", until_last_mark, F.lit(_LAST)),
-            starts(trained.where("is_trained"), "last_mark", after_last_mark, F.lit(_LAST + 1)),
+            _stage_from(miles, "wall_begin", start, F.lit(-2)),
+            _stage_from(trained, "first_progress", waste, F.lit(-1)),
+            _stage_from(windows, "begin", recover, F.col("seq") * 2),
+            _stage_from(windows, "end", waste, F.col("seq") * 2 + 1),
+            _stage_from(trained, "last_progress", _until_the_last_mark(), F.lit(_LAST)),
+            _stage_from(in_last, "last_mark", _after_the_last_mark(), F.lit(_LAST + 1)),
         ]
     )
     return tiling_from_starts(points, key=["job"], end="end").drop("turn")
+
+
+def _stage_from(frame: DataFrame, begin: str, stage: Column, turn: Column) -> DataFrame:
+    """From when on which stage; of several at one instant the highest `turn` counts."""
+    return frame.select(
+        "job",
+        F.col(begin).alias("begin"),
+        F.col("wall_end").alias("end"),
+        stage.alias("stage"),
+        turn.cast("long").alias("turn"),
+    )
+
+
+def _until_the_last_mark() -> Column:
+    """The stage after the job's last progress, up to its last mark."""
+    is_over = ~F.col("is_trained") | F.col("is_gap_after")
+    return F.when(is_over, Stage.TIME_TO_RECOVER.value).otherwise(Stage.WASTED_TRAINING.value)
+
+
+def _after_the_last_mark() -> Column:
+    """The stage after the last mark of a last attempt that made progress."""
+    failed = [o.value for o in Outcome if o.is_failure]
+    is_failed = F.col("outcome").isin(*failed) | F.col("is_presumed_dead")
+    is_recovering = is_failed | (F.col("is_censored") & F.col("is_gap_after"))
+    return (
+        F.when(is_recovering, Stage.TIME_TO_RECOVER.value)
+        .when(F.col("is_censored"), Stage.WASTED_TRAINING.value)
+        .otherwise(Stage.SHUTDOWN.value)
+    )
 
 
 def with_new_data(recovered: DataFrame, rows: DataFrame) -> DataFrame:

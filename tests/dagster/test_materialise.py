@@ -159,3 +159,12 @@ def test_what_cannot_be_run_is_said_as_it_is(fleet, tmp_path):
     gone = Fleet(raw=[str(tmp_path / "nowhere")], warehouse=fleet.warehouse, site=fleet.site)
     with pytest.raises(InputError, match="no file or folder at"):
         materialise(gone, first=D1, last=D1 + timedelta(days=1))
+
+
+def test_an_interrupted_run_is_a_ctrl_c_and_nothing_else(fleet, monkeypatch):
+    def interrupted(*_, **__):
+        raise dg.DagsterExecutionInterruptedError
+
+    monkeypatch.setattr(dg, "materialize", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        materialise(fleet, first=D1, last=D1)

@@ -39,6 +39,32 @@ def test_two_files_of_one_name_are_an_error_with_the_fix(tmp_path):
         names(tmp_path / "x", tmp_path / "y")
 
 
+def test_a_folder_that_cannot_be_listed_is_an_error_and_not_left_out(tmp_path, monkeypatch):
+    (tmp_path / "closed").mkdir()
+    real = os.scandir
+
+    def scandir(path):
+        if str(path).endswith("closed"):
+            raise PermissionError(13, "Permission denied", str(path))
+        return real(path)
+
+    monkeypatch.setattr(os, "scandir", scandir)
+    with pytest.raises(InputError, match=r"cannot look into '.*closed': Permission denied"):
+        names(tmp_path)
+
+
+def test_a_root_with_a_name_that_no_file_can_have_is_an_error(tmp_path):
+    with pytest.raises(InputError, match=r"cannot look into '.*': File name too long"):
+        names(tmp_path / (300 * "x"))
+
+
+def test_a_time_of_change_that_no_clock_can_have_said_is_the_end_of_time(tmp_path):
+    (tmp_path / "a").write_text("x")
+    os.utime(tmp_path / "a", (0, 400_000_000_000))
+    (file,) = raw_files([tmp_path])
+    assert file.modified_at.year in (2446, 9999)  # some file systems cannot store it
+
+
 def test_a_missing_root_is_an_error(tmp_path):
     with pytest.raises(InputError, match=r"no file or folder at '.*nowhere'"):
         names(tmp_path / "nowhere")

@@ -184,6 +184,17 @@ def test_several_jobs_are_kept_apart():
     assert [(e["job_id"], e["attempt"]) for e in events] == [("a", 0), ("b", 0), ("a", 1)]
 
 
+def test_the_facts_of_one_entry_come_in_one_order_whatever_the_order_of_its_fields():
+    fields = {"job_end_time": T + 9, "step_start_time": T + 1, "step_count": 0, "job_start_time": T}
+    turned = dict(reversed(fields.items()))
+    before = {"job_name": "a", "job_start_time": T - 9}
+    told = [
+        parse(GOODPUT_LINES, jsonl(before, {"job_name": "a"} | f)).events for f in (fields, turned)
+    ]
+    assert told[0] == told[1]
+    assert [e["attempt"] for e in told[0] if e["event"] == "train_begin"] == [1]
+
+
 def case(request, number):
     (path,) = (request.config.rootpath / "tests/cases/goodput").glob(f"{number}_*.json")
     return json.loads(path.read_text())["entries"]

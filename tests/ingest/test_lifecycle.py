@@ -91,6 +91,7 @@ def test_what_a_line_says(changes, said):
         ({"step": -1}, "step is -1: expected an integer"),
         ({"samples": 2**63}, "samples is 9223372036854775808: expected an integer"),
         ({"gpus": "8"}, 'gpus is "8": expected an integer'),
+        ({"gpus": 1_000_001}, "gpus is 1000001: expected an integer from 0 to 1 000 000"),
         ({"attempt": -1}, "attempt is -1"),
         ({"held": 1}, "held is 1: expected true or false"),
         ({"blocking": "false"}, 'blocking is "false": expected true or false'),
@@ -103,6 +104,13 @@ def test_what_a_line_says(changes, said):
 )  # fmt: skip
 def test_why_a_line_is_rejected(changes, reason):
     assert one(**changes).startswith(reason) or reason in one(**changes)
+
+
+@pytest.mark.parametrize("field", ["event", "phase"])
+def test_a_reason_quotes_no_more_than_a_line_of_a_word(field):
+    reason = one(**{"event": "phase_end", field: 100_000 * "compile"})
+    assert reason.startswith(f"unknown {field} 'compilecompile")
+    assert len(reason) < 1000
 
 
 @pytest.mark.parametrize("kind", [k for k, needed in KINDS.items() if needed is None])

@@ -203,11 +203,9 @@ def _course(frames: Frames, settings: Settings, keep: Keep) -> Frames:
     runs = keep("stretches", stages.stretches(edges, spans))
     recovered = keep("recovered", stages.with_new_data(stages.recoveries(runs), frames["rows"]))
     miles = keep("milestones", stages.milestones(attempts, runs, edges, spans))
-    gaps = edges.where("is_gap")
-    struck = frames["pairs"].join(frames["strikes"].select("att").distinct(), on="att", how="semi")
-    lines = striking.grouped_lines(frames["strikes"], spans, struck.where("t0 IS NOT NULL"))
-    groups = keep("groups", striking.groups(lines))
-    breaks = keep("breaks", striking.breaks(attempts, gaps, spans))
+    struck = frames["pairs"].where("is_struck")
+    groups = keep("groups", striking.groups(frames["strikes"], spans, struck))
+    breaks = keep("breaks", striking.breaks(attempts, edges.where("is_gap"), spans))
     interruptions = keep(
         "interruptions",
         striking.interruptions(groups, breaks, attempts, dead_after=settings.dead_after_ms),

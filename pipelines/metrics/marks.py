@@ -112,8 +112,9 @@ def pairs(
     Columns: job, att, seq (order in the job), t0, t1 (instants), f0, f1 (the same on the *free
     clock*, which stands still under explicit blocking phases), n (positions gained), p0 (position),
     s0, s1 (steps), high (H: the highest position of any mark of the job up to the pair's first),
-    and what it is: is_progress, is_gap (restart_gap), is_resume, is_stretch_start (progress that
-    follows no progress). The first mark of an attempt has a row whose t0 is null.
+    and what it is: is_progress, is_gap (restart_gap), is_struck (an interruption lies in [t0, t1)),
+    is_resume, is_stretch_start (progress that follows no progress). The first mark of an attempt
+    has a row whose t0 is null.
 
     Everything is read off one order of one stream: it is sorted once.
     """
@@ -183,7 +184,7 @@ def _classified(paired: DataFrame, course: WindowSpec) -> DataFrame:
         .select(
             "job", "att", "seq", "t0", F.col("at").alias("t1"), "f0", F.col("f").alias("f1"),
             (F.col("position") - F.col("p0")).alias("n"), "p0", "s0", F.col("step").alias("s1"),
-            "high", "is_progress", "is_gap",
+            "high", "is_progress", "is_gap", is_struck.alias("is_struck"),
             (F.col("is_progress") & (was_begin | (F.col("kind0") == 1))).alias("is_resume"),
             (F.col("is_progress") & (F.col("kind0") != F.lit(2))).alias("is_stretch_start"),
         )

@@ -1,0 +1,105 @@
+"""Interval algebra: each operation on a few rows, input and result on one screen."""
+
+from __future__ import annotations
+
+from datetime import date
+from itertools import pairwise
+
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from pipelines.intervals import (
+    DAY_MS,
+    close_latest_open,
+    overlay,
+    split_at_midnight,
+    tiling_from_starts,
+    with_island,
+)
+from tests.frames import frame, rows, tuples
+
+KEYED = "job long, begin long, end long"
+
+
+def keyed(spark, *intervals):
+    return frame(spark, KEYED, [{"job": 1, "begin": b, "end": e} for b, e in intervals])
+
+
+def test_an_end_closes_the_latest_open_begin(spark):
+    course = [(1, True), (2, True), (3, False), (4, False), (5, False), (6, True)]
+    lines = frame(
+        spark,
+        "job long, at long, is_open boolean",
+        [{"job": 1, "at": at, "is_open": o} for at, o in course],
+    )
+    closed = close_latest_open(lines, key=["job"], order=["at"])
+    assert tuples(closed, "at", "closed_at") == [(1, 4), (2, 3), (6, None)]
+
+
+def test_islands_that_touch_are_one_only_where_asked(spark):
+    spans = keyed(spark, (0, 10), (10, 20), (15, 30), (40, 50))
+    touching = with_island(spans, key=["job"], touching=True)
+    apart = with_island(spans, key=["job"], touching=False)
+    assert tuples(touching, "begin", "island") == [(0, 1), (10, 1), (15, 1), (40, 2)]
+    assert tuples(apart, "begin", "island") == [(0, 1), (10, 2), (15, 2), (40, 3)]
+
+
+def test_an_overlay_cuts_two_tilings_by_one_another(spark):
+    left = keyed(spark, (0, 10), (10, 30))
+    right = keyed(spark, (0, 20), (20, 25), (25, 30))
+    assert tuples(overlay(["job"], left=left, right=right), "begin", "end", "left", "right") == [
+        (0, 10, 0, 0),
+        (10, 20, 10, 0),
+        (20, 25, 10, 20),
+        (25, 30, 10, 25),
+    ]
+
+
+def test_of_starts_at_one_instant_the_highest_turn_counts(spark):
+    starts = [(0, "a", 0), (5, "b", 1), (5, "c", 2), (9, "d", 3), (20, "late", 4)]
+    given_ = [{"job": 1, "begin": b, "end": 12, "stage": s, "turn": t} for b, s, t in starts]
+    tiling = tiling_from_starts(
+        frame(spark, f"{KEYED}, stage string, turn long", given_), key=["job"], end="end"
+    )
+    assert tuples(tiling, "begin", "end", "stage") == [(0, 5, "a"), (5, 9, "c"), (9, 12, "d")]
+
+
+def test_midnight_cuts_a_row_and_keeps_its_length(spark):
+    cut = split_at_midnight(keyed(spark, (-5, 2 * DAY_MS + 7)))
+    assert tuples(cut, "ds", "begin", "end") == [
+        (date(1969, 12, 31), -5, 0),
+        (date(1970, 1, 1), 0, DAY_MS),
+        (date(1970, 1, 2), DAY_MS, 2 * DAY_MS),
+        (date(1970, 1, 3), 2 * DAY_MS, 2 * DAY_MS + 7),
+    ]
+
+
+def tiled(cuts):
+    edges = [0, *sorted(set(cuts)), 100]
+    return list(pairwise(edges))
+
+
+CUTS = st.lists(st.integers(1, 99), max_size=6)
+
+
+@settings(
+    max_examples=3,
+    deadline=None,
+    derandomize=True,
+    suppress_health_check=[HealthCheck.function_scoped_fixture],
+)
+@given(st.lists(st.tuples(CUTS, CUTS), min_size=20, max_size=20))
+def test_an_overlay_tiles_what_its_parts_tile(spark, jobs):
+    sides = [
+        [
+            {"job": job, "begin": b, "end": e}
+            for job, cuts in enumerate(jobs)
+            for b, e in tiled(cuts[side])
+        ]
+        for side in (0, 1)
+    ]
+    left, right = (frame(spark, KEYED, side) for side in sides)
+    pieces = rows(overlay(["job"], left=left, right=right))
+    for job, (first, second) in enumerate(jobs):
+        own = [(p["begin"], p["end"]) for p in pieces if p["job"] == job]
+        assert own == tiled([*first, *second])

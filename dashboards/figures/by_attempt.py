@@ -325,13 +325,14 @@ def _lower_lanes(
     for key, same in groupby(spans, lambda span: span[0]):
         component = look(key, taxonomy)
         bars, _ = _drawable([_hidden_bar(lane, *span) for span in same], taxonomy)
-        name = f"{plain_text(component.label, 40)}, beside training"
+        told = component.label.removesuffix(" (blocking)")  # these spans are the others
+        name = f"{plain_text(told, 40)}, beside training"
         trace = _bar_trace(name, _to_scale(component.colour))
         trace["customdata"] = [
             _at(b.start, f"{words.duration(b.ms)}, took no wall time") for b in bars
         ]
         trace |= {"showlegend": False, "opacity": 0.55}
-        label = Lane("hidden work", plain_text(component.label, 30), "hidden")
+        label = Lane("hidden work", plain_text(told, 30), "hidden")
         yield label, _placed(trace, [b.start for b in bars], [b.ms for b in bars], lane)
         lane += 1
 

@@ -164,7 +164,7 @@ def test_recoveries_interruptions_and_hidden_work_are_marked():
         == "2026-11-01 00:00:00 UTC<br>node lost (end), counted in NoF"
     )
     assert (list(by_name["Recovery"].y), list(by_name["Recovery"].x)) == ([1], [9 * MINUTE])
-    hidden = by_name["Checkpoint save (blocking), beside training"]
+    hidden = by_name["Checkpoint save, beside training"]
     assert (list(hidden.y), list(hidden.x)) == ([2], [4 * MINUTE])
 
 

@@ -76,7 +76,7 @@ def timeline(events: DataFrame, settings: Settings, keep: Keep) -> Frames:
     strikes = keep("strikes", _of_attempts(lines["others"], envelopes, "interruption"))
     attempts = keep("attempts", _attempts(lines, envelopes, spans))
     phases = _phases(lines["others"], attempts, marks, strikes, settings, keep)
-    position = marking.positions(believed, marks)
+    position = keep("position", marking.positions(believed, marks))
     return {
         **lines,
         **phases,
@@ -158,7 +158,7 @@ def _progress(frames: Frames, keep: Keep) -> Frames:
     pairs = frames["pairs"]
     firsts = keep("firsts", speed.first_progress(pairs))
     counted = keep("counted_rates", speed.counted_rates(pairs, firsts))
-    rates = speed.usual_rates(counted, firsts)
+    rates = keep("rates", speed.usual_rates(counted, firsts))
     judged = speed.judged(pairs.where("t0 IS NOT NULL"), rates)
     exceptions = keep("exceptions", judged.where("NOT is_plain"))
     compiles = speed.compiled(exceptions.where("is_progress AND is_warm"), frames["joined"])

@@ -121,10 +121,11 @@ def test_the_log_names_run_engine_and_bounds(spark, house):
     delta = DeltaTable(f"{house.root}/{TABLE.name}")
     told = delta.history(1)[0]
     assert (told["run_id"], told["engine"]) == ("run-7", ENGINE)
-    (action,) = pa.table(delta.get_add_actions(flatten=True)).to_pylist()
-    assert action["num_records"] == 2
-    assert (action["min.lost_ms"], action["max.lost_ms"]) == (5, 9)
-    assert (action["min.cause"], action["null_count.model"]) == ("network", 2)
+    files = pa.table(delta.get_add_actions(flatten=True)).to_pylist()  # an engine may write several
+    assert sum(f["num_records"] for f in files) == 2
+    assert (min(f["min.lost_ms"] for f in files), max(f["max.lost_ms"] for f in files)) == (5, 9)
+    assert min(f["min.cause"] for f in files) == "network"
+    assert sum(f["null_count.model"] for f in files) == 2
 
 
 # --- others who write at the same time, and runs that die ---

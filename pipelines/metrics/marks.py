@@ -125,24 +125,27 @@ def pairs(
 
 def _without_equal_instants(stream: DataFrame, course: WindowSpec) -> DataFrame:
     """Of several lines of a kind at one millisecond keep the highest step, then samples."""
-    is_followed = (F.col("att") == F.col("n_att")) & (F.col("place") == F.col("n_place"))
+    following = {f"n_{name}": F.lead(name).over(course) for name in ("att", "place")}
+    is_followed = F.expr("att = n_att AND place = n_place")
     return (
         stream.withColumn("place", F.col("at") * _TURNS + F.col("turn"))
-        .withColumn("n_att", F.lead("att").over(course))
-        .withColumn("n_place", F.lead("place").over(course))
+        .withColumns(following)
         .where(F.col("position").isNull() | ~F.coalesce(is_followed, F.lit(False)))
-        .drop("place", "n_att", "n_place")
+        .drop("place", *following)
     )
 
 
 def _clocked(folded: DataFrame, course: WindowSpec) -> DataFrame:
     """Marks only, with their order `seq`, free-clock instant `f`, `high`, and lines so far."""
     sofar = course.rowsBetween(_ALWAYS, 0)
+    told = {
+        "seq": F.row_number().over(course).cast("long"),
+        "covered": F.sum("shift").over(sofar),
+        "ticked": F.sum("ticks").over(sofar),
+        "high": F.max("position").over(course.rowsBetween(_ALWAYS, -1)),
+    }
     return (
-        folded.withColumn("seq", F.row_number().over(course).cast("long"))
-        .withColumn("covered", F.sum("shift").over(sofar))
-        .withColumn("ticked", F.sum("ticks").over(sofar))
-        .withColumn("high", F.max("position").over(course.rowsBetween(_ALWAYS, -1)))
+        folded.withColumns(told)
         .where("position IS NOT NULL")
         .withColumn("struck", F.expr(f"ticked div {_TURNS}"))
         .withColumn("f", F.expr(f"at - (covered + (ticked % {_TURNS}) * at)"))
@@ -151,14 +154,14 @@ def _clocked(folded: DataFrame, course: WindowSpec) -> DataFrame:
 
 
 def _with_the_mark_before(clocked: DataFrame, course: WindowSpec) -> DataFrame:
+    """Add t0, f0, p0, s0, turn0 and struck0: null for the first mark of an attempt."""
+    before = {"t0": "at", "f0": "f", "p0": "position", "s0": "step", "tally0": "tally"}
     is_same = F.col("b_att") == F.col("att")
-    columns = {"t0": "at", "f0": "f", "p0": "position", "s0": "step", "tally0": "tally"}
-    tallied = clocked.withColumn("tally", F.col("struck") * _TURNS + F.col("turn"))
-    paired = tallied.withColumn("b_att", F.lag("att").over(course))
-    for name, column in columns.items():
-        paired = paired.withColumn(name, F.when(is_same, F.lag(column).over(course)))
     return (
-        paired.withColumn("turn0", F.col("tally0") % _TURNS)
+        clocked.withColumn("tally", F.col("struck") * _TURNS + F.col("turn"))
+        .withColumns({n: F.lag(c).over(course) for n, c in {**before, "b_att": "att"}.items()})
+        .withColumns({name: F.when(is_same, F.col(name)) for name in before})
+        .withColumn("turn0", F.col("tally0") % _TURNS)
         .withColumn("struck0", F.expr(f"tally0 div {_TURNS}"))
         .drop("b_att", "tally", "tally0")
     )

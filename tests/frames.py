@@ -23,7 +23,7 @@ Row = dict[str, Any]
 
 def frame(spark: SparkSession, columns: str, rows: list[Row]) -> DataFrame:
     """Rows as a frame; `columns` is DDL (`job long, phase string`), and an absent key is null."""
-    names = [column.split()[0] for column in columns.split(",")]
+    names = [column.split()[0] for column in columns.split(", ")]
     unknown = {key for row in rows for key in row} - set(names)
     assert not unknown, f"not among the columns: {unknown}"
     return spark.createDataFrame([tuple(row.get(n) for n in names) for row in rows], columns)

@@ -1,20 +1,40 @@
-"""Interval algebra, each operation with its rows before and after."""
+"""Interval algebra: each operation on a few rows, input and result on one screen."""
 
 from __future__ import annotations
 
 from datetime import date
+from itertools import pairwise
 
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 from pyspark.sql import functions as F
 
-from pipelines import intervals
-from pipelines.intervals import DAY_MS
-from tests.frames import frame, tuples
+from pipelines.intervals import (
+    DAY_MS,
+    close_latest_open,
+    day,
+    day_number,
+    instant,
+    merge,
+    overlay,
+    split_at_midnight,
+    tiling_from_starts,
+    timestamp,
+    with_island,
+)
+from tests.frames import frame, rows, tuples
+
+KEYED = "job long, begin long, end long"
+
+
+def keyed(spark, *intervals):
+    return frame(spark, KEYED, [{"job": 1, "begin": b, "end": e} for b, e in intervals])
 
 
 def test_instants_survive_as_timestamps(spark):
     given = frame(spark, "at long", [{"at": -1}, {"at": 0}, {"at": 1_764_547_199_999}])
-    told = given.withColumn("moment", intervals.timestamp("at"))
-    assert tuples(told.select(intervals.instant("moment").alias("at"))) == [
+    told = given.withColumn("moment", timestamp("at"))
+    assert tuples(told.select(instant("moment").alias("at"))) == [
         (-1,),
         (0,),
         (1_764_547_199_999,),
@@ -25,8 +45,8 @@ def test_days_are_rounded_down_also_before_1970(spark):
     given = frame(spark, "at long", [{"at": at} for at in (-DAY_MS - 1, -1, 0, DAY_MS - 1, DAY_MS)])
     told = given.select(
         "at",
-        intervals.day_number(F.col("at")).alias("number"),
-        intervals.day(F.col("at")).alias("day"),
+        day_number(F.col("at")).alias("number"),
+        day(F.col("at")).alias("day"),
     )
     assert tuples(told) == [
         (-DAY_MS - 1, -2, date(1969, 12, 30)),
@@ -40,7 +60,7 @@ def test_days_are_rounded_down_also_before_1970(spark):
 def test_merged_frames_lack_nothing(spark):
     times = frame(spark, "at long", [{"at": 1}])
     words = frame(spark, "word string, is_told boolean", [{"word": "x", "is_told": True}])
-    merged = intervals.merge([times, words])
+    merged = merge([times, words])
     assert merged.schema.simpleString() == "struct<at:bigint,word:string,is_told:boolean>"
     assert tuples(merged) == [(None, "x", True), (1, None, None)]
 
@@ -57,7 +77,7 @@ def test_an_end_closes_the_latest_open_begin(spark):
             for at, bracket in enumerate(brackets)
         ],
     )
-    closed = intervals.close_latest_open(given, key=["key"], order=["at"])
+    closed = close_latest_open(given, key=["key"], order=["at"])
     assert tuples(closed, "key", "at", "closed_at") == [
         ("crowd", 0, 5),
         ("crowd", 1, 2),
@@ -70,73 +90,70 @@ def test_an_end_closes_the_latest_open_begin(spark):
     ]
 
 
-def test_islands_overlap_or_meet(spark):
-    given = frame(
-        spark,
-        "key string, begin long, end long",
-        [
-            {"key": "a", "begin": 0, "end": 9},
-            {"key": "a", "begin": 1, "end": 2},
-            {"key": "a", "begin": 5, "end": 6},  # inside the first, though after the second
-            {"key": "a", "begin": 9, "end": 11},  # meets the first
-            {"key": "a", "begin": 12, "end": 13},
-            {"key": "b", "begin": 10, "end": 12},
-        ],
-    )
-    meeting = intervals.with_island(given, key=["key"], touching=True)
-    apart = intervals.with_island(given, key=["key"], touching=False, name="n")
-    assert [row[-1] for row in tuples(meeting)] == [1, 1, 1, 1, 2, 1]
-    assert [row[-1] for row in tuples(apart)] == [1, 1, 1, 2, 3, 1]
+def test_islands_that_touch_are_one_only_where_asked(spark):
+    spans = keyed(spark, (0, 10), (2, 4), (10, 20), (15, 30), (40, 50))
+    touching = with_island(spans, key=["job"], touching=True)
+    apart = with_island(spans, key=["job"], touching=False)
+    assert tuples(touching, "begin", "island") == [(0, 1), (2, 1), (10, 1), (15, 1), (40, 2)]
+    assert tuples(apart, "begin", "island") == [(0, 1), (2, 1), (10, 2), (15, 2), (40, 3)]
 
 
-def test_tilings_cut_one_another(spark):
-    columns = "key long, begin long, end long"
-    thirds = frame(spark, columns, [{"key": 1, "begin": b, "end": b + 10} for b in (0, 10, 20)])
-    halves = frame(
-        spark, columns, [{"key": 1, "begin": 0, "end": 15}, {"key": 1, "begin": 15, "end": 30}]
-    )
-    cut = intervals.overlay(["key"], third=thirds, half=halves)
-    assert tuples(cut, "begin", "end", "third", "half") == [
+def test_an_overlay_cuts_two_tilings_by_one_another(spark):
+    left = keyed(spark, (0, 10), (10, 30))
+    right = keyed(spark, (0, 20), (20, 25), (25, 30))
+    assert tuples(overlay(["job"], left=left, right=right), "begin", "end", "left", "right") == [
         (0, 10, 0, 0),
-        (10, 15, 10, 0),
-        (15, 20, 10, 15),
-        (20, 30, 20, 15),
+        (10, 20, 10, 0),
+        (20, 25, 10, 20),
+        (25, 30, 10, 25),
     ]
 
 
-def test_a_tiling_from_its_begins(spark):
-    """At one begin the highest turn counts; a begin at or after the end is dropped."""
-    starts = frame(
-        spark,
-        "key long, begin long, turn long, end long, what string",
-        [
-            {"key": 1, "begin": 0, "turn": 0, "end": 9, "what": "start"},
-            {"key": 1, "begin": 4, "turn": 1, "end": 9, "what": "outdone"},
-            {"key": 1, "begin": 4, "turn": 2, "end": 9, "what": "middle"},
-            {"key": 1, "begin": 9, "turn": 3, "end": 9, "what": "too late"},
-            {"key": 1, "begin": 12, "turn": 4, "end": 9, "what": "later still"},
-        ],
+def test_of_starts_at_one_instant_the_highest_turn_counts(spark):
+    starts = [(0, "a", 0), (5, "b", 1), (5, "c", 2), (9, "d", 3), (20, "late", 4)]
+    given_ = [{"job": 1, "begin": b, "end": 12, "stage": s, "turn": t} for b, s, t in starts]
+    tiling = tiling_from_starts(
+        frame(spark, f"{KEYED}, stage string, turn long", given_), key=["job"], end="end"
     )
-    tiled = intervals.tiling_from_starts(starts, key=["key"], end="end")
-    assert tuples(tiled, "begin", "end", "what") == [(0, 4, "start"), (4, 9, "middle")]
+    assert tuples(tiling, "begin", "end", "stage") == [(0, 5, "a"), (5, 9, "c"), (9, 12, "d")]
 
 
-def test_midnight_cuts_and_adds_nothing(spark):
-    given = frame(
-        spark,
-        "name string, begin long, end long",
-        [
-            {"name": "within", "begin": 5, "end": DAY_MS},
-            {"name": "across", "begin": DAY_MS - 5, "end": DAY_MS + 5},
-            {"name": "two nights", "begin": -5, "end": DAY_MS + 1},
-        ],
-    )
-    cut = intervals.split_at_midnight(given)
-    assert tuples(cut, "name", "ds", "begin", "end") == [
-        ("across", date(1970, 1, 1), DAY_MS - 5, DAY_MS),
-        ("across", date(1970, 1, 2), DAY_MS, DAY_MS + 5),
-        ("two nights", date(1969, 12, 31), -5, 0),
-        ("two nights", date(1970, 1, 1), 0, DAY_MS),
-        ("two nights", date(1970, 1, 2), DAY_MS, DAY_MS + 1),
-        ("within", date(1970, 1, 1), 5, DAY_MS),
+def test_midnight_cuts_a_row_and_keeps_its_length(spark):
+    cut = split_at_midnight(keyed(spark, (-5, 2 * DAY_MS + 7)))
+    assert tuples(cut, "ds", "begin", "end") == [
+        (date(1969, 12, 31), -5, 0),
+        (date(1970, 1, 1), 0, DAY_MS),
+        (date(1970, 1, 2), DAY_MS, 2 * DAY_MS),
+        (date(1970, 1, 3), 2 * DAY_MS, 2 * DAY_MS + 7),
     ]
+
+
+def tiled(cuts):
+    edges = [0, *sorted(set(cuts)), 100]
+    return list(pairwise(edges))
+
+
+CUTS = st.lists(st.integers(1, 99), max_size=6)
+
+
+@settings(
+    max_examples=3,
+    deadline=None,
+    derandomize=True,
+    suppress_health_check=[HealthCheck.function_scoped_fixture],
+)
+@given(st.lists(st.tuples(CUTS, CUTS), min_size=20, max_size=20))
+def test_an_overlay_tiles_what_its_parts_tile(spark, jobs):
+    sides = [
+        [
+            {"job": job, "begin": b, "end": e}
+            for job, cuts in enumerate(jobs)
+            for b, e in tiled(cuts[side])
+        ]
+        for side in (0, 1)
+    ]
+    left, right = (frame(spark, KEYED, side) for side in sides)
+    pieces = rows(overlay(["job"], left=left, right=right))
+    for job, (first, second) in enumerate(jobs):
+        own = [(p["begin"], p["end"]) for p in pieces if p["job"] == job]
+        assert own == tiled([*first, *second])

@@ -6,7 +6,7 @@ from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F
 
 from pipelines import tables
-from pipelines.intervals import day, day_number, merge, split_at_midnight, timestamp, union
+from pipelines.intervals import DAY_MS, day, day_number, merge, split_at_midnight, timestamp, union
 from pipelines.metrics.speed import div, product
 from pipelines.taxonomy import REPEATED, UNATTRIBUTED, Cause, Outcome, Stage
 
@@ -117,9 +117,7 @@ def _on_each_day(frame: DataFrame) -> DataFrame:
     """One row per interval and day it touches, its length as it is; also where it has none."""
     last = F.greatest(F.col("begin"), F.col("end") - 1)
     days = F.sequence(day_number(F.col("begin")), day_number(last))
-    return frame.withColumn("_day", F.explode(days)).withColumn(
-        "ds", day(F.col("_day") * F.lit(86_400_000))
-    )
+    return frame.withColumn("_day", F.explode(days)).withColumn("ds", day(F.col("_day") * DAY_MS))
 
 
 def _with_instants(frame: DataFrame) -> DataFrame:

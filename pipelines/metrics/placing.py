@@ -207,19 +207,20 @@ def place(lines: DataFrame, slots: DataFrame, jobs: DataFrame) -> DataFrame:
 
 
 def _searched(lines: DataFrame, slots: DataFrame) -> DataFrame:
-    """Lines with the run and the attempt of the slot before them in time order."""
+    """Lines with the run and the attempt of the slot before them, or else of the run's first."""
     turn = F.when(F.col("event").isin(*LOOKS_BACK), 0).otherwise(2)
     order = ["at", "turn", "order", "number"]
     in_job = Window.partitionBy(*JOB).orderBy(*order).rowsBetween(_ALWAYS, 0)
     in_run = Window.partitionBy(*RUN).orderBy(*order)
     before = F.last("number", ignorenulls=True).over(in_run.rowsBetween(_ALWAYS, 0))
-    ahead = in_run.rowsBetween(0, Window.unboundedFollowing)
+    first = F.min(F.struct("at", "order", "number")).alias("first")
+    firsts = slots.groupBy(*RUN).agg(first).select(*RUN, F.col("first.number").alias("_first"))
     return (
         merge([slots.withColumn("turn", F.lit(1)), lines.withColumn("turn", turn)])
         .withColumn("run", F.coalesce(F.max("run").over(in_job), F.lit(1).cast("long")))
         .withColumn("_last", before)
-        .withColumn("_next", F.first("number", ignorenulls=True).over(ahead))
         .where("event IS NOT NULL")
-        .withColumn("attempt", F.coalesce("attempt", "_last", "_next", F.lit(0).cast("long")))
+        .join(F.broadcast(firsts), on=RUN, how="left")
+        .withColumn("attempt", F.coalesce("attempt", "_last", "_first", F.lit(0).cast("long")))
         .select(*lines.columns, "run")
     )

@@ -390,6 +390,7 @@ SCORECARD_INTERRUPTION = Table(
         _CLUSTER,
         _JOB,
         _key("attempt", "long", "Attempt that it struck."),
+        _key("interruption_index", "long", "Order of it in the course of its attempt, from 0."),
         _key("began_at", "timestamp", "Last mark before it, or the attempt's end without marks."),
         _key("kind", "string", "restart (inside the attempt), end, or notice (led to neither)."),
         _key("cause", "string", "Cause."),
@@ -397,7 +398,7 @@ SCORECARD_INTERRUPTION = Table(
         _MODEL,
         _TEAM,
     ),
-    ("cluster", "job_id", "attempt", "began_at", "kind", "cause"),
+    ("cluster", "job_id", "attempt", "interruption_index"),
 )
 
 

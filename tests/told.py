@@ -46,8 +46,7 @@ def as_the_oracle_tells(frames: Frames) -> list[Row]:
 
 def comparable(job: Row) -> Row:
     """A job of the oracle, or of the walk, with what both tell in one order."""
-    kept = {k: v for k, v in job.items() if k not in ("failures", "attempts")}
-    return kept | {
+    return job | {
         "flags": sorted(job["flags"]),
         "recoveries": ordered(job["recoveries"]),
         "interruption_list": ordered(job["interruption_list"]),
@@ -80,6 +79,7 @@ def of_job(
         "causes_of_rows": merged(pieces, lambda r: (r.component, r.stage, r.cause)),
         "lost_by_cause": lost_by_cause(intervals),
         "recoveries": [recovery(r) for r in recoveries],
+        "failures": sum(r["is_infrastructure"] for r in interruptions),
         "interruption_list": [
             {
                 "attempt": r["attempt"],

@@ -62,12 +62,14 @@ def phase_rows(joined: DataFrame, attempts: DataFrame, named: DataFrame) -> Data
 
 
 def interruption_rows(struck: DataFrame, attempts: DataFrame, named: DataFrame) -> DataFrame:
-    """scorecard__interruption, on the day that each began."""
+    """scorecard__interruption, on the day that each began; `place` orders those of an attempt."""
     infrastructure = [c.value for c in Cause if c.is_infrastructure]
+    course = Window.partitionBy("att").orderBy("place")
     rows = (
         struck.join(F.broadcast(attempts.select("att", "attempt")), on="att", how="inner")
         .join(F.broadcast(named), on="job", how="inner")
         .withColumn("ds", day(F.col("began")))
+        .withColumn("interruption_index", F.row_number().over(course) - 1)
         .withColumn("began_at", timestamp("began"))
         .withColumn("is_infrastructure", F.col("cause").isin(*infrastructure))
     )

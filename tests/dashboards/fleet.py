@@ -381,6 +381,7 @@ def _interruptions(told: list[Job]) -> pd.DataFrame:
             for j in told for i in j.interruptions
         ]
     )  # fmt: skip
+    frame["interruption_index"] = frame.groupby(["cluster", "job_id", "attempt"]).cumcount()
     frame["began_at"] = _stamp(frame["at"])
     frame["ds"] = _day(frame["at"])
     return frame

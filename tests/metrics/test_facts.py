@@ -119,15 +119,19 @@ STRUCK = "job long, att long, place long, kind string, began long, cause string"
 
 def test_interruptions_are_told_on_the_day_they_began(spark):
     struck = [
-        {"job": 1, "att": 1, "kind": "restart", "began": DAY_MS - 1, "cause": "network"},
-        {"job": 1, "att": 2, "kind": "end", "began": DAY_MS, "cause": "user_code"},
+        {"att": 1, "place": 9, "kind": "restart", "began": DAY_MS - 1, "cause": "network"},
+        {"att": 1, "place": 4, "kind": "notice", "began": DAY_MS - 1, "cause": "network"},
+        {"att": 2, "place": 7, "kind": "end", "began": DAY_MS, "cause": "user_code"},
     ]
+    struck = [{"job": 1} | one for one in struck]
     told = facts.interruption_rows(frame(spark, STRUCK, struck), attempts(spark), named(spark))
-    columns = ("ds", "attempt", "began_at", "kind", "cause", "is_infrastructure")
+    columns = ("ds", "attempt", "interruption_index", "kind", "cause", "is_infrastructure")
     assert tuples(told, *columns) == [
-        (FIRST_DAY, 4, at(DAY_MS - 1), "restart", "network", True),
-        (SECOND_DAY, 5, at(DAY_MS), "end", "user_code", False),
+        (FIRST_DAY, 4, 0, "notice", "network", True),
+        (FIRST_DAY, 4, 1, "restart", "network", True),
+        (SECOND_DAY, 5, 0, "end", "user_code", False),
     ]
+    assert tuples(told, "began_at", "kind")[0] == (at(DAY_MS - 1), "notice")
 
 
 def test_a_recovery_has_the_cause_of_the_latest_interruption_begun_by_then(spark):

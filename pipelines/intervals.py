@@ -61,6 +61,24 @@ def merge(frames: Sequence[DataFrame]) -> DataFrame:
     return union([completed(frame) for frame in frames])
 
 
+def filled_down(
+    frame: DataFrame, *columns: str, where: Column, key: Sequence[str], order: Sequence[str]
+) -> DataFrame:
+    """Replace columns by those of the latest row, up to each, for which `where` holds.
+
+    Null where there is none. `last(ignorenulls)` would say the same, but Sail looks through all
+    rows before each row anew.
+    """
+    course = Window.partitionBy(*key).orderBy(*order).rowsBetween(*_UP_TO_HERE)
+    since = Window.partitionBy(*key, "_nth")
+    told = {c: F.max(F.when(where, F.col(c))).over(since) for c in columns}
+    return (
+        frame.withColumn("_nth", F.sum(where.cast("long")).over(course))
+        .withColumns(told)
+        .drop("_nth")
+    )
+
+
 def close_latest_open(frame: DataFrame, *, key: Sequence[str], order: Sequence[str]) -> DataFrame:
     """Pair each opening row with the closing row that ends it; a closing ends the latest open one.
 
@@ -69,25 +87,20 @@ def close_latest_open(frame: DataFrame, *, key: Sequence[str], order: Sequence[s
     was never closed. A closing row with nothing open is dropped.
 
     A stack without a loop: with the depth of the stack as a running sum that never goes below
-    zero, the rows of one depth alternate open, close, open, close.
+    zero, the rows of one depth alternate open, close, open, close; a stray closing row follows one.
     """
     course = Window.partitionBy(*key).orderBy(*order)
+    sofar = course.rowsBetween(*_UP_TO_HERE)
     step = F.when(F.col("is_open"), 1).otherwise(-1)
-    walked = (
-        frame.withColumn("_sum", F.sum(step).over(course.rowsBetween(*_UP_TO_HERE)))
-        .withColumn("_low", F.least(F.lit(0), F.min("_sum").over(course.rowsBetween(*_UP_TO_HERE))))
-        .withColumn("_low_before", F.coalesce(F.lag("_low").over(course), F.lit(0)))
-    )
-    depth = F.col("_sum") - F.col("_low")
-    is_stray = ~F.col("is_open") & (F.col("_low") < F.col("_low_before"))
-    levelled = walked.where(~is_stray).withColumn(
+    depth = F.col("_sum") - F.least(F.lit(0), F.min("_sum").over(sofar))
+    levelled = frame.withColumn("_sum", F.sum(step).over(sofar)).withColumn(
         "_level", F.when(F.col("is_open"), depth).otherwise(depth + 1)
     )
     level = Window.partitionBy(*key, "_level").orderBy(*order)
     return (
         levelled.withColumn("closed_at", F.lead("at").over(level))
         .where("is_open")
-        .drop("_sum", "_low", "_low_before", "_level")
+        .drop("_sum", "_level")
     )
 
 

@@ -37,6 +37,17 @@ def spark(engine):
     return engine.session
 
 
+@pytest.fixture(scope="session")
+def shared_walk(spark, tmp_path_factory):
+    """Frames and rejects of one walk over the logs of several modules: Spark needs long for each."""
+    from pipelines.walk import Settings
+    from tests import test_cases, test_laws, test_walk
+    from tests.frames import AS_OF, walked
+
+    logs = [log for module in (test_cases, test_laws, test_walk) for log in module.LOGS.values()]
+    return walked(spark, tmp_path_factory.mktemp("shared"), logs, Settings(AS_OF))
+
+
 @pytest.fixture(scope="module")
 def module_keep(tmp_path_factory):
     """`keep` for one walk of a module: intermediates in a folder of its own."""

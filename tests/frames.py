@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+import pyarrow as pa
 from pyarrow.fs import LocalFileSystem
 from pyspark.sql import functions as F
 
@@ -19,14 +20,33 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 Row = dict[str, Any]
+AS_OF = 1_768_003_200_000  # 2026-01-10T00:00:00Z, to which the logs of a shared walk are moved
+
+
+ARROW = {
+    "string": pa.string(),
+    "int": pa.int32(),
+    "long": pa.int64(),
+    "bigint": pa.int64(),
+    "double": pa.float64(),
+    "boolean": pa.bool_(),
+    "date": pa.date32(),
+    "timestamp": pa.timestamp("us", tz="UTC"),
+    "decimal(38,0)": pa.decimal128(38, 0),
+}
 
 
 def frame(spark: SparkSession, columns: str, rows: list[Row]) -> DataFrame:
-    """Rows as a frame; `columns` is DDL (`job long, phase string`), and an absent key is null."""
-    names = [column.split()[0] for column in columns.split(", ")]
-    unknown = {key for row in rows for key in row} - set(names)
+    """Rows as a frame; `columns` is DDL (`job long, phase string`), and an absent key is null.
+
+    By way of Arrow, for then Spark plans it as the constant that it is.
+    """
+    schema = pa.schema(
+        [(name, ARROW[type_]) for name, type_ in map(str.split, columns.split(", "))]
+    )
+    unknown = {key for row in rows for key in row} - set(schema.names)
     assert not unknown, f"not among the columns: {unknown}"
-    return spark.createDataFrame([tuple(row.get(n) for n in names) for row in rows], columns)
+    return spark.createDataFrame(pa.Table.from_pylist(rows, schema=schema), columns)
 
 
 def rows(result: DataFrame, *columns: str) -> list[Row]:
@@ -66,7 +86,14 @@ def walked(
         path = raw / f"{log.name}.jsonl"
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text("".join(f"{line}\n" for line in log.lines), encoding="utf-8")
-    keep = Scratch(LocalFileSystem(), str(kept), kept.as_uri()).keep
+    scratch = Scratch(LocalFileSystem(), str(kept), kept.as_uri())
+    names = set()
+
+    def keep(name: str, told: DataFrame) -> DataFrame:
+        assert name not in names, f"{name} is kept twice"
+        names.add(name)
+        return scratch.keep(name, told)
+
     book = walk.logbook(files_frame(spark, raw_files([raw])), settings, keep)
     moves = [{"source_file": f"{x.name}.jsonl", "log": x.name, "shift": x.shift} for x in logs]
     events = (

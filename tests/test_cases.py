@@ -11,15 +11,13 @@ from pathlib import Path
 
 import pytest
 
-from pipelines import walk
 from pipelines.accounts import accounts
 from pipelines.intervals import DAY_MS
-from tests.frames import Log, by_log, walked
+from tests.frames import AS_OF, Log, by_log
 from tests.oracle import account
 
 CASES = Path(__file__).parent / "cases"
 NAMES = sorted(p.relative_to(CASES).with_suffix("").as_posix() for p in CASES.rglob("*.json"))
-AS_OF = 1_800_000_000_000
 FIELDS = (
     "wall_ms",
     "components",
@@ -57,10 +55,9 @@ LOGS = {name: log_of(name) for name in NAMES}
 
 
 @pytest.fixture(scope="module")
-def told(spark, tmp_path_factory):
+def told(shared_walk):
     """Accounts by case, and rejects by case."""
-    folder = tmp_path_factory.mktemp("cases")
-    frames, rejects = walked(spark, folder, [*LOGS.values()], walk.Settings(AS_OF))
+    frames, rejects = shared_walk
     return by_log(accounts(frames)), rejects
 
 

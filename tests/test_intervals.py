@@ -14,6 +14,7 @@ from pipelines.intervals import (
     close_latest_open,
     day,
     day_number,
+    filled_down,
     instant,
     merge,
     overlay,
@@ -63,6 +64,29 @@ def test_merged_frames_lack_nothing(spark):
     merged = merge([times, words])
     assert merged.schema.simpleString() == "struct<at:bigint,word:string,is_told:boolean>"
     assert tuples(merged) == [(None, "x", True), (1, None, None)]
+
+
+def test_values_are_filled_down_from_the_latest_row_that_says_them(spark):
+    given = frame(
+        spark,
+        "key string, at long, word string, size long",
+        [
+            {"key": "a", "at": 1},
+            {"key": "a", "at": 2, "word": "x", "size": 9},
+            {"key": "a", "at": 3, "size": 1},  # no word: its size is not asked for
+            {"key": "a", "at": 4, "word": "w"},
+            {"key": "b", "at": 5},
+        ],
+    )
+    is_said = F.col("word").isNotNull()
+    filled = filled_down(given, "word", "size", where=is_said, key=["key"], order=["at"])
+    assert tuples(filled) == [
+        ("a", 1, None, None),
+        ("a", 2, "x", 9),
+        ("a", 3, "x", 9),
+        ("a", 4, "w", None),
+        ("b", 5, None, None),
+    ]
 
 
 def test_an_end_closes_the_latest_open_begin(spark):

@@ -13,14 +13,13 @@ from hypothesis import strategies as st
 
 from pipelines import tables, walk
 from tests import strategies
-from tests.frames import Log, by_log, rows, tuples, walked
+from tests.frames import AS_OF, Log, by_log, rows, tuples, walked
 from tests.oracle import DAY, account
 from tests.strategies import HOURS, SECONDS, TINY
 from tests.test_oracle import assert_balanced, assert_sums_agree
 from tests.told import as_the_oracle_tells, comparable
 
-AS_OF = strategies.MIDNIGHT + 40 * DAY
-DEAD_AFTER = 1_800_000
+DEAD_AFTER = walk.Settings.dead_after_ms
 SCALES = [replace(scale, dead_after=DEAD_AFTER) for scale in (TINY, SECONDS, HOURS)]
 SEEDS = range(9)
 BROKEN = 3
@@ -56,19 +55,16 @@ def variants(seed):
     }
 
 
-@pytest.fixture(scope="module")
-def frames_and_rejects(spark, tmp_path_factory):
-    logs = [
-        Log(name, written(name, lines), AS_OF - fleet_of(seed).as_of)
-        for seed in SEEDS
-        for name, lines in variants(seed).items()
-    ]
-    return walked(spark, tmp_path_factory.mktemp("laws"), logs, walk.Settings(AS_OF, DEAD_AFTER))
+LOGS = {
+    name: Log(name, written(name, lines), AS_OF - fleet_of(seed).as_of)
+    for seed in SEEDS
+    for name, lines in variants(seed).items()
+}
 
 
 @pytest.fixture(scope="module")
-def frames(frames_and_rejects):
-    return frames_and_rejects[0]
+def frames(shared_walk):
+    return shared_walk[0]
 
 
 @pytest.fixture(scope="module")
@@ -120,9 +116,9 @@ def test_every_millisecond_is_in_one_row_and_on_one_day(told, seed):
         assert_sums_agree(job)
 
 
-def test_broken_lines_are_counted(frames_and_rejects):
-    _, rejects = frames_and_rejects
-    assert rejects == {name: BROKEN for seed in SEEDS for name in variants(seed)}
+def test_broken_lines_are_counted(shared_walk):
+    _, rejects = shared_walk
+    assert {name: rejects[name] for name in LOGS} == dict.fromkeys(LOGS, BROKEN)
 
 
 # --- the tables ------------------------------------------------------------------------------

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F
 
-from pipelines.intervals import union
+from pipelines.intervals import filled_down, union
 from pipelines.metrics.placing import RUN, emitter
 from pipelines.taxonomy import Cause, Outcome
 
@@ -148,17 +148,16 @@ def accelerators(attempts: DataFrame, starts: DataFrame) -> DataFrame:
         .agg(F.min(said).alias("said"), F.max("is_held").alias("held"))
         .select(*ATTEMPT, (-F.col("said.less")).alias("stated"), "held")
     )
-    course = Window.partitionBy("job").orderBy("index")
-    before = F.last("stated", ignorenulls=True).over(course.rowsBetween(_ALWAYS, 0))
-    first = F.first("stated", ignorenulls=True).over(
-        course.rowsBetween(_ALWAYS, Window.unboundedFollowing)
-    )
+    known = attempts.select(*ATTEMPT, "job", "att", "index").join(stated, on=ATTEMPT, how="left")
+    is_said = F.col("stated").isNotNull()
+    first = F.min(F.struct("index", "stated")).alias("first")
+    firsts = known.where(is_said).groupBy("job").agg(first)
     return (
-        attempts.select(*ATTEMPT, "job", "att", "index")
-        .join(stated, on=ATTEMPT, how="left")
+        filled_down(known, "stated", where=is_said, key=["job"], order=["index"])
+        .join(firsts, on="job", how="left")
         .select(
             "att",
-            F.coalesce(before, first, F.lit(0)).cast("long").alias("gpus"),
+            F.coalesce("stated", "first.stated", F.lit(0)).cast("long").alias("gpus"),
             F.coalesce("held", F.lit(False)).alias("is_held"),
         )
     )

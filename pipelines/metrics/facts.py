@@ -6,7 +6,16 @@ from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F
 
 from pipelines import tables
-from pipelines.intervals import DAY_MS, day, day_number, merge, split_at_midnight, timestamp, union
+from pipelines.intervals import (
+    DAY_MS,
+    day,
+    day_number,
+    filled_down,
+    merge,
+    split_at_midnight,
+    timestamp,
+    union,
+)
 from pipelines.metrics.speed import div, product
 from pipelines.taxonomy import REPEATED, UNATTRIBUTED, Cause, Outcome, Stage
 
@@ -86,19 +95,15 @@ def recovery_rows(
     """
     number = attempts.select("att", "attempt")
     began = struck.select("job", "att", "place", "cause", F.col("began").alias("at"))
-    course = Window.partitionBy("job").orderBy("at", "turn", "att", "place")
-    latest = F.last("cause", ignorenulls=True).over(
-        course.rowsBetween(Window.unboundedPreceding, 0)
-    )
+    course = [
+        began.withColumn("turn", F.lit(0)),
+        recovered.withColumn("at", F.col("begin")).withColumn("turn", F.lit(1)),
+    ]
+    is_struck = F.col("turn") == 0
+    order = ["at", "turn", "att", "place"]
     caused = (
-        merge(
-            [
-                began.withColumn("turn", F.lit(0)),
-                recovered.withColumn("at", F.col("begin")).withColumn("turn", F.lit(1)),
-            ]
-        )
-        .withColumn("cause", latest)
-        .where("turn = 1")
+        filled_down(merge(course), "cause", where=is_struck, key=["job"], order=order)
+        .where(~is_struck)
         .select(*recovered.columns, "cause")
     )
     rows = (

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F
 
-from pipelines.intervals import instant, merge, union
+from pipelines.intervals import filled_down, instant, merge, union
 
 JOB = ["cluster", "job_id"]
 RUN = [*JOB, "run"]
@@ -81,18 +81,17 @@ def run_starts(others: DataFrame) -> DataFrame:
     )
     course = Window.partitionBy(*JOB).orderBy("at")
     both = F.col("closes") * F.col("opens")
-    seen = ticks.withColumn("flips", F.sum(both).over(course.rowsBetween(_ALWAYS, 0)))
-    only_one = F.when(both == 0, F.col("flips") * 2 + F.col("closes"))
-    before = course.rowsBetween(_ALWAYS, -1)
-    state = (
-        seen.withColumn("last_set", F.last(only_one, ignorenulls=True).over(before))
-        .withColumn("flips_before", F.col("flips") - both)
-        .withColumn("since", F.col("flips_before") - F.coalesce(F.expr("last_set div 2"), F.lit(0)))
-        .withColumn("is_finished", (F.coalesce(F.col("last_set"), F.lit(0)) + F.col("since")) % 2)
+    seen = (
+        ticks.withColumn("flips", F.sum(both).over(course.rowsBetween(_ALWAYS, 0)))
+        .withColumn("flips_then", F.col("flips"))
+        .withColumn("closed_then", F.col("closes"))
     )
-    opened = state.where((F.col("opens") == 1) & (F.col("is_finished") == 1))
+    known = filled_down(seen, "flips_then", "closed_then", where=both == 0, key=JOB, order=["at"])
+    flips_since = F.col("flips") - F.coalesce("flips_then", F.lit(0))
+    after = (F.coalesce("closed_then", F.lit(0)) + flips_since) % 2
+    state = known.withColumn("after", after).withColumn("before", F.lag("after").over(course))
     run = F.row_number().over(course) + 1
-    return opened.select(*JOB, "at", run.cast("long").alias("run"))
+    return state.where("opens = 1 AND before = 1").select(*JOB, "at", run.cast("long").alias("run"))
 
 
 def with_run(lines: DataFrame, runs: DataFrame) -> DataFrame:
@@ -134,22 +133,19 @@ def believed_starts(starts: DataFrame) -> DataFrame:
 def _numbered(slots: DataFrame) -> DataFrame:
     """Distinct starts with the number said, null where none was, and the number that they have."""
     is_open = F.col("attempt").isNull()
-    course = Window.partitionBy(*RUN).orderBy("at", is_open.cast("int"), "attempt")
-    sofar = course.rowsBetween(_ALWAYS, 0)
-    count_at_base = F.last(F.when(~is_open, F.col("open_count")), ignorenulls=True).over(sofar)
-    since = F.col("open_count") - F.coalesce("count_at_base", F.lit(0))
-    return (
-        slots.withColumn("open_count", F.sum(is_open.cast("long")).over(sofar))
-        .withColumn("base", F.last("attempt", ignorenulls=True).over(sofar))
-        .withColumn("count_at_base", count_at_base)
-        .withColumn("next", F.coalesce("base", F.lit(-1)) + since)
-        .select(
-            *RUN,
-            "at",
-            F.col("attempt").alias("said"),
-            F.coalesce("attempt", "next").alias("number"),
-        )
+    order = ["at", "is_open", "attempt"]
+    sofar = Window.partitionBy(*RUN).orderBy(*order).rowsBetween(_ALWAYS, 0)
+    counted = (
+        slots.withColumn("is_open", is_open)
+        .withColumn("open_count", F.sum(is_open.cast("long")).over(sofar))
+        .withColumn("base", F.col("attempt"))
+        .withColumn("count_at_base", F.col("open_count"))
     )
+    known = filled_down(counted, "base", "count_at_base", where=~is_open, key=RUN, order=order)
+    since = F.col("open_count") - F.coalesce("count_at_base", F.lit(0))
+    following = F.coalesce("base", F.lit(-1)) + since
+    number = F.coalesce(F.col("attempt"), following).alias("number")
+    return known.select(*RUN, "at", F.col("attempt").alias("said"), number)
 
 
 def attempt_slots(starts: DataFrame, runs: DataFrame) -> DataFrame:
@@ -209,16 +205,18 @@ def place(lines: DataFrame, slots: DataFrame, jobs: DataFrame) -> DataFrame:
 def _searched(lines: DataFrame, slots: DataFrame) -> DataFrame:
     """Lines with the run and the attempt of the slot before them, or else of the run's first."""
     turn = F.when(F.col("event").isin(*LOOKS_BACK), 0).otherwise(2)
-    order = ["at", "turn", "order", "number"]
-    in_job = Window.partitionBy(*JOB).orderBy(*order).rowsBetween(_ALWAYS, 0)
-    in_run = Window.partitionBy(*RUN).orderBy(*order)
-    before = F.last("number", ignorenulls=True).over(in_run.rowsBetween(_ALWAYS, 0))
     first = F.min(F.struct("at", "order", "number")).alias("first")
     firsts = slots.groupBy(*RUN).agg(first).select(*RUN, F.col("first.number").alias("_first"))
-    return (
+    order = ["at", "turn", "order", "number"]
+    sofar = Window.partitionBy(*JOB).orderBy(*order).rowsBetween(_ALWAYS, 0)
+    merged = (
         merge([slots.withColumn("turn", F.lit(1)), lines.withColumn("turn", turn)])
-        .withColumn("run", F.coalesce(F.max("run").over(in_job), F.lit(1).cast("long")))
-        .withColumn("_last", before)
+        .withColumn("run", F.coalesce(F.max("run").over(sofar), F.lit(1).cast("long")))
+        .withColumn("_last", F.col("number"))
+    )
+    is_slot = F.col("event").isNull()
+    return (
+        filled_down(merged, "_last", where=is_slot, key=RUN, order=order)
         .where("event IS NOT NULL")
         .join(F.broadcast(firsts), on=RUN, how="left")
         .withColumn("attempt", F.coalesce("attempt", "_last", "_first", F.lit(0).cast("long")))

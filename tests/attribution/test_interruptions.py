@@ -114,6 +114,7 @@ def test_a_break_takes_its_own_lines_or_the_latest_notice(spark):
             (2, 4, 100, "hardware"),  # too long before the end
             (2, AFTER - 1, 950, "node_lost"),  # led to nothing
             (3, 2, 300, "unknown"),
+            (4, 2, 300, "service"),  # just recent enough
         ),
         breaks(
             spark,
@@ -122,12 +123,14 @@ def test_a_break_takes_its_own_lines_or_the_latest_notice(spark):
             (1, 8, "restart", 230),
             (1, 9, "restart", 240),  # no notice is left
             (2, 5, "restart", 100 + DEAD_AFTER + 1),
+            (4, 3, "restart", 300 + DEAD_AFTER),
         ),
         attempts(
             spark,
             (1, True, "succeeded", "service"),
             (2, True, "succeeded", None),
             (3, True, "succeeded", None),
+            (4, True, "succeeded", None),
         ),
         dead_after=DEAD_AFTER,
     )
@@ -140,6 +143,7 @@ def test_a_break_takes_its_own_lines_or_the_latest_notice(spark):
         (2, 5, "restart", 201, "unknown"),
         (2, AFTER - 1, "notice", 945, "node_lost"),
         (3, 2, "notice", 295, "unknown"),
+        (4, 3, "restart", 400, "service"),
     ]
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from pyspark.sql import functions as F
 
 from pipelines.metrics import attempts
 from tests.frames import frame, tuples
@@ -35,7 +36,10 @@ def test_jobs_are_numbered_and_later_runs_named(spark):
 
 
 def envelopes(spark, *, marks=(), others=(), control=()):
-    jobs = [OF_ONE_JOB | {"run": 1, "job": 1, "name": "j"}]
+    """Of jobs named by numbers from 0."""
+    jobs = [
+        {"cluster": "c", "job_id": f"{n}", "run": 1, "job": n, "name": f"{n}"} for n in range(9)
+    ]
     return attempts.envelopes(
         placed_marks(spark, *marks),
         placed_lines(spark, *others),
@@ -46,40 +50,53 @@ def envelopes(spark, *, marks=(), others=(), control=()):
     )
 
 
-START, END = {"event": "attempt_started"}, {"event": "attempt_ended"}
+START, END = {"event": "attempt_started", "at": 5}, {"event": "attempt_ended"}
 FINISH = {"event": "job_finished"}
 
 
-@pytest.mark.parametrize(
-    ("others", "control", "end", "kind"),
-    [
-        ([START | {"at": 5}, END | {"at": 8}, END | {"at": 9}], [], 9, "attempt_ended"),
-        ([START | {"at": 5}, END | {"at": 4}], [FINISH | {"at": 7}], 7, "job_finished"),
-        ([START | {"at": 5}], [FINISH | {"at": 4}], 6, "presumed"),  # finished before it started
-        ([START | {"at": 5}], [], 6, "presumed"),  # silent for dead_after
-        ([START | {"at": 5}, {"at": AS_OF - DEAD_AFTER}], [], AS_OF - DEAD_AFTER, "presumed"),
-        ([START | {"at": 5}, {"at": AS_OF - DEAD_AFTER + 1}], [], AS_OF, "as_of"),
-    ],
-)
-def test_the_end_of_the_last_attempt(spark, others, control, end, kind):
+def of_jobs(lines):
+    """Lines of several jobs in one list."""
+    return [{"job_id": f"{n}"} | line for n, own in enumerate(lines) for line in own]
+
+
+def test_the_end_of_the_last_attempt(spark):
     """Each has a mark at 6, which is its last event where nothing later is said."""
-    told = envelopes(spark, marks=[{"at": 6}], others=others, control=control)
-    is_presumed, is_censored = kind == "presumed", kind == "as_of"
-    columns = ("begin", "end", "end_kind", "is_presumed_dead", "is_censored")
-    assert tuples(told, *columns) == [(5, end, kind, is_presumed, is_censored)]
+    told = [
+        ([START, END | {"at": 8}, END | {"at": 9}], [], 9, "attempt_ended"),
+        ([START, END | {"at": 4}], [FINISH | {"at": 7}], 7, "job_finished"),
+        ([START], [FINISH | {"at": 4}], 6, "presumed"),  # finished before it started
+        ([START], [], 6, "presumed"),  # silent for dead_after
+        ([START, {"at": AS_OF - DEAD_AFTER}], [], AS_OF - DEAD_AFTER, "presumed"),
+        ([START, {"at": AS_OF - DEAD_AFTER + 1}], [], AS_OF, "as_of"),
+    ]
+    found = envelopes(
+        spark,
+        marks=of_jobs([{"at": 6}] for _ in told),
+        others=of_jobs(others for others, *_ in told),
+        control=of_jobs(control for _, control, *_ in told),
+    )
+    columns = ("job", "begin", "end", "end_kind", "is_presumed_dead", "is_censored")
+    assert tuples(found, *columns) == [
+        (job, 5, end, kind, kind == "presumed", kind == "as_of")
+        for job, (*_, end, kind) in enumerate(told)
+    ]
 
 
 def test_attempts_in_order_and_one_cut_by_its_successor(spark):
     told = envelopes(
         spark,
-        marks=[{"at": 3, "attempt": 7}, {"at": 25, "attempt": 2}],
-        others=[
-            START | {"at": 10, "attempt": 1},
-            END | {"at": 30, "attempt": 1},
-            START | {"at": 20, "attempt": 2},
-            START | {"at": 22, "attempt": 2},  # the earliest start counts
-        ],
-        control=[FINISH | {"at": 40}],
+        marks=of_jobs([[{"at": 3, "attempt": 7}, {"at": 25, "attempt": 2}]]),
+        others=of_jobs(
+            [
+                [
+                    START | {"at": 10, "attempt": 1},
+                    END | {"at": 30, "attempt": 1},
+                    START | {"at": 20, "attempt": 2},
+                    START | {"at": 22, "attempt": 2},  # the earliest start counts
+                ]
+            ]
+        ),
+        control=of_jobs([[FINISH | {"at": 40}]]),
     )
     columns = ("att", "attempt", "begin", "end", "end_kind", "is_cut", "is_last")
     assert tuples(told, *columns) == [
@@ -124,9 +141,10 @@ def test_accelerators_are_as_before_where_nobody_says(spark, starts, held):
     assert tuples(attempts.accelerators(three_attempts(spark), lines)) == held
 
 
-@pytest.mark.parametrize(
-    ("others", "control", "outcome", "cause"),
-    [
+def test_the_outcome_of_the_last_attempt(spark):
+    """Each starts at 20 and has its last mark at 25."""
+    strike = {"event": "interruption"}
+    told = [
         ([], [], "unknown", None),
         ([END | {"at": 25, "outcome": "unknown"}], [], "unknown", None),
         (
@@ -143,18 +161,32 @@ def test_accelerators_are_as_before_where_nobody_says(spark, starts, held):
             "network",
         ),
         ([], [FINISH | {"at": 1, "outcome": "cancelled"}], "cancelled", None),
-        ([{"event": "interruption", "at": 24}], [], "unknown", None),
-        ([{"event": "interruption", "at": 25}], [], "failed", None),  # at the last mark
-    ],
-)
-def test_the_outcome_of_the_last_attempt(spark, others, control, outcome, cause):
-    told = attempts.outcomes(
-        three_attempts(spark),
-        placed_lines(spark, *({"attempt": 2} | line for line in others)),
-        placed_lines(spark, *control),
-        frame(spark, SPAN, [{"att": 3, "first_mark": 20, "last_mark": 25}]),
+        ([strike | {"at": 24}], [], "unknown", None),
+        ([strike | {"at": 25}], [], "failed", None),  # at the last mark
+    ]
+    own = {"cluster": "c", "run": 1, "attempt": 0, "begin": 20, "is_last": True}
+    known = [own | {"job_id": f"{n}", "att": n, "is_presumed": False} for n in range(len(told))]
+    found = attempts.outcomes(
+        frame(spark, ENVELOPE, known),
+        placed_lines(spark, *of_jobs(others for others, *_ in told)),
+        placed_lines(spark, *of_jobs(control for _, control, *_ in told)),
+        frame(spark, SPAN, [{"att": n, "last_mark": 25} for n in range(len(told))]),
     )
-    assert tuples(told.where("att = 3"), "outcome", "ended_cause") == [(outcome, cause)]
+    assert tuples(found, "att", "outcome", "ended_cause") == [
+        (att, outcome, cause) for att, (*_, outcome, cause) in enumerate(told)
+    ]
+
+
+def test_an_end_without_a_word_is_a_failure_where_it_was_presumed_or_struck(spark):
+    """Attempt 1 is presumed dead, attempt 2 was struck and has no mark; attempt 3 neither."""
+    known = three_attempts(spark).withColumn("is_presumed", F.col("att") == 1)
+    found = attempts.outcomes(
+        known,
+        placed_lines(spark, {"attempt": 1, "event": "interruption", "at": 1}),
+        placed_lines(spark),
+        frame(spark, SPAN, []),
+    )
+    assert tuples(found, "att", "outcome") == [(1, "failed"), (2, "failed"), (3, "unknown")]
 
 
 def test_a_held_gap_keeps_the_fewer_accelerators(spark):
@@ -202,23 +234,27 @@ def test_model_team_and_priority_are_the_first_said(spark):
     assert tuples(told, "model", "team", "priority") == [("m1", "t5", "p4")]
 
 
-@pytest.mark.parametrize(
-    ("has_attempts", "control", "wait", "first_line"),
-    [
-        (True, [("job_submitted", 3), ("job_submitted", 1)], -1, 1),
-        (True, [("job_finished", 99)], None, 99),
-        (False, [("job_submitted", 1)], AS_OF - 1, 1),
-        (False, [("job_submitted", 1), ("job_finished", 7), ("job_finished", 9)], 8, 1),
-    ],
-)
-def test_a_job_waits_from_its_submission_to_its_first_start(
-    spark, has_attempts, control, wait, first_line
-):
-    """The first attempt starts at 0: before it was submitted, where the clocks disagree."""
+def test_a_job_waits_from_its_submission_to_its_first_start(spark):
+    """Jobs 0 and 1 start at 0, before one was submitted: the clocks disagree; 2 and 3 never do."""
+    submitted = {"event": "job_submitted"}
+    control = [
+        [submitted | {"at": 3}, submitted | {"at": 1}],
+        [FINISH | {"at": 99}],
+        [submitted | {"at": 1}],
+        [submitted | {"at": 1}, FINISH | {"at": 7}, FINISH | {"at": 9}],
+    ]
+    jobs = [{"cluster": "c", "job_id": f"{n}", "run": 1, "job": n} for n in range(len(control))]
     queues = attempts.queues(
-        three_attempts(spark) if has_attempts else frame(spark, ENVELOPE, []),
-        placed_lines(spark, *({"event": event, "at": at} for event, at in control)),
-        frame(spark, JOBS, [OF_ONE_JOB | {"run": 1, "job": 1, "name": "j"}]),
+        frame(
+            spark, ENVELOPE, [{"job": job, "begin": begin} for job in (0, 1) for begin in (0, 9)]
+        ),
+        placed_lines(spark, *of_jobs(control)),
+        frame(spark, JOBS, jobs),
         as_of=AS_OF,
     )
-    assert tuples(queues) == [(1, wait, first_line)]
+    assert tuples(queues, "job", "queue_wait_ms", "first_line") == [
+        (0, -1, 1),
+        (1, None, 99),
+        (2, AS_OF - 1, 1),
+        (3, 8, 1),
+    ]

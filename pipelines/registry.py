@@ -18,7 +18,7 @@ _COLOUR = re.compile(r"#[0-9A-Fa-f]{6}")
 _CURRENCY = re.compile(r"[A-Z]{3}")
 _CHILD = re.compile(r"[a-z][a-z0-9_]*(?:\.[a-z][a-z0-9_]*)+")
 _HIGHEST_PRICE = 1e9  # beyond, sums of money would lose their cents, or be infinite
-_SECTIONS = ("components", "owners", "model_owners", "prices", "currency")
+_SECTIONS = ("components", "owners", "model_owners", "prices", "currency", "sources", "profiles")
 _CHILD_NEEDED = ("label", "definition")
 _CHILD_FIELDS = (*_CHILD_NEEDED, "owner", "colour")
 
@@ -29,21 +29,41 @@ def load_registry(path: str | Path) -> Taxonomy:
     What the file does not say is as in the built-in taxonomy. Raises RegistryError, which names
     the file, the key in it, what is known, and the fix.
     """
-    root = _Node(str(path), (), _yaml(Path(path)))
-    sections = dict(root.items(known=_SECTIONS))
-    absent = _Node(str(path), (), None)
-    site = _renamed(DEFAULT, sections.get("owners", absent))
-    site = _extended(site, sections.get("components", absent))
+    return taxonomy_of(sections_of(path))
+
+
+def sections_of(path: str | Path) -> Sections:
+    """The sections of the YAML file, none of them looked into. Raises RegistryError."""
+    root = Node(str(path), (), _yaml(Path(path)))
+    return Sections(str(path), dict(root.items(known=_SECTIONS)))
+
+
+def taxonomy_of(sections: Sections) -> Taxonomy:
+    """The built-in taxonomy with what the file says of components, owners and prices."""
+    site = _renamed(DEFAULT, sections["owners"])
+    site = _extended(site, sections["components"])
     return replace(
         site,
-        model_owners=_model_owners(site, sections.get("model_owners", absent)),
-        prices=_prices(sections.get("prices", absent)),
-        currency=_currency(sections.get("currency", absent)),
+        model_owners=_model_owners(site, sections["model_owners"]),
+        prices=_prices(sections["prices"]),
+        currency=_currency(sections["currency"]),
     )
 
 
 @dataclass(frozen=True)
-class _Node:
+class Sections:
+    """The sections of one file by name; an absent one says nothing."""
+
+    file: str
+    found: dict[str, Node]
+
+    def __getitem__(self, name: str) -> Node:
+        """The section, empty where the file has none."""
+        return self.found.get(name, Node(self.file, (name,), None))
+
+
+@dataclass(frozen=True)
+class Node:
     """A value of the file and the keys that lead to it, so that messages can say where."""
 
     file: str
@@ -51,10 +71,11 @@ class _Node:
     value: Any
 
     def fail(self, what: str) -> NoReturn:
+        """Raise a RegistryError that says where in the file, and what."""
         place = f"{'.'.join(self.keys)}: " if self.keys else ""
         raise RegistryError(f"{self.file}: {place}{what}")
 
-    def items(self, known: Iterable[str] | None = None) -> Iterator[tuple[str, _Node]]:
+    def items(self, known: Iterable[str] | None = None) -> Iterator[tuple[str, Node]]:
         """The members of a mapping; nothing where the file says nothing."""
         if self.value is None:
             return
@@ -65,7 +86,16 @@ class _Node:
                 self.fail(f"the key {_shown(key)} is no text: put it in quotes")
             if known is not None and key not in known:
                 self.fail(f"unknown key '{key}': {nearest(key, known)}")
-            yield key, _Node(self.file, (*self.keys, key), value)
+            yield key, Node(self.file, (*self.keys, key), value)
+
+    def entries(self) -> Iterator[Node]:
+        """The members of a list; nothing where the file says nothing."""
+        if self.value is None:
+            return
+        if not isinstance(self.value, list):
+            self.fail(f"expected a list (- entry), found {_shown(self.value)}")
+        for number, value in enumerate(self.value, start=1):
+            yield Node(self.file, (*self.keys, f"entry {number}"), value)
 
     def text(self) -> str:
         """A text with something in it."""
@@ -111,7 +141,7 @@ def _yaml(path: Path) -> Any:
         raise RegistryError(f"{path}: not valid YAML: nested too deeply") from None
 
 
-def _renamed(site: Taxonomy, section: _Node) -> Taxonomy:
+def _renamed(site: Taxonomy, section: Node) -> Taxonomy:
     """`owners`: the built-in name of an owner -> the site's."""
     known = {c.owner for c in site if c.owner is not None}
     names = {old: new.text() for old, new in section.items(known=known)}
@@ -122,7 +152,7 @@ def _renamed(site: Taxonomy, section: _Node) -> Taxonomy:
     return replace(site, components=components)
 
 
-def _extended(site: Taxonomy, section: _Node) -> Taxonomy:
+def _extended(site: Taxonomy, section: Node) -> Taxonomy:
     """`components`: `parent.child` -> label, definition, and where they differ owner and colour."""
     children = sorted(section.items(), key=lambda item: item[0].count("."))  # parents first
     for key, node in children:
@@ -146,7 +176,7 @@ def _extended(site: Taxonomy, section: _Node) -> Taxonomy:
     return site
 
 
-def _check_child(site: Taxonomy, key: str, node: _Node) -> None:
+def _check_child(site: Taxonomy, key: str, node: Node) -> None:
     if key in site.components:
         node.fail("exists already; give a child of it, or rename its owner under 'owners'")
     if not _CHILD.fullmatch(key):
@@ -159,7 +189,7 @@ def _check_child(site: Taxonomy, key: str, node: _Node) -> None:
         node.fail(f"'{parent}' is given by the accounting only: a log cannot claim a part of it")
 
 
-def _model_owners(site: Taxonomy, section: _Node) -> dict[tuple[str, str], str]:
+def _model_owners(site: Taxonomy, section: Node) -> dict[tuple[str, str], str]:
     """`model_owners`: model -> component -> owner."""
     owned = {c.key for c in site if c.owner is not None}
     return {
@@ -169,19 +199,19 @@ def _model_owners(site: Taxonomy, section: _Node) -> dict[tuple[str, str], str]:
     }
 
 
-def _prices(section: _Node) -> dict[str, float]:
+def _prices(section: Node) -> dict[str, float]:
     """`prices`: cluster -> price of one GPU-hour; `default` is the price of all others."""
     return {cluster: _price(node) for cluster, node in section.items()}
 
 
-def _price(node: _Node) -> float:
+def _price(node: Node) -> float:
     is_number = isinstance(node.value, int | float) and not isinstance(node.value, bool)
     if not is_number or not 0 <= node.value <= _HIGHEST_PRICE:
         node.fail(f"expected the price of one GPU-hour, 0 or more, found {_shown(node.value)}")
     return float(node.value)
 
 
-def _currency(section: _Node) -> str:
+def _currency(section: Node) -> str:
     if section.value is None:
         return DEFAULT.currency
     if not _CURRENCY.fullmatch(section.text()):

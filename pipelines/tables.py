@@ -103,7 +103,7 @@ _MODEL = Column("model", "string", "Model, from the job's first line that names 
 _TEAM = Column("team", "string", "Team, from the job's first line that names one.")
 _COMPONENT = _key("component", "string", "Component key of the taxonomy.")
 _STAGE = _key("stage", "string", "Stage (L1).")
-_SOURCE = _key("source", "string", "Format the file was read as.")
+_SOURCE = _key("source", "string", "Kind of source that said it.")
 _FILE = _key("source_file", "string", "Path of the file, relative to the folder given.")
 
 _WALL = _key("wall_ms", "long", "Wall time, from the first attempt's start to the last's end.")
@@ -215,6 +215,23 @@ LOGBOOK_FILE = Table(
         Column("note", "string", "What is odd about the file, in words."),
     ),
     ("source_file",),
+    is_daily=False,
+)
+LOGBOOK_JOIN = Table(
+    "logbook__join",
+    "one row per file and own name of a job in it, where the site says how to join them",
+    "observability",
+    (
+        _SOURCE,
+        _FILE,
+        _key("own_id", "string", "What the file itself calls the job."),
+        _CLUSTER,
+        _key("job_id", "string", "The job that its lines were taken to."),
+        Column("attempt", "long", "The attempt, where a rule says it."),
+        Column("rule", "string", "Which rule joined it; null: none did."),
+        Column("reason", "string", "Why a declared rule did not; null: it did."),
+    ),
+    ("source_file", "own_id"),
     is_daily=False,
 )
 TIMELINE_ATTEMPT = Table(
@@ -503,6 +520,7 @@ TABLES: dict[str, Table] = {
         LOGBOOK_JOB,
         LOGBOOK_REJECT,
         LOGBOOK_FILE,
+        LOGBOOK_JOIN,
         TIMELINE_ATTEMPT,
         TIMELINE_PHASE,
         LEDGER_INTERVAL,

@@ -17,6 +17,7 @@ from pipelines.attribution import charges as charging
 from pipelines.attribution import interruptions as striking
 from pipelines.errors import ConservationError
 from pipelines.ingest import reading
+from pipelines.ingest.settings import Sources
 from pipelines.intervals import union
 from pipelines.metrics import attempts as enveloping
 from pipelines.metrics import facts as telling
@@ -38,15 +39,17 @@ class Settings:
     as_of_ms: int
     dead_after_ms: int = 1_800_000
     taxonomy: Taxonomy = field(default=DEFAULT)
+    sources: Sources = field(default_factory=Sources)
 
 
 def logbook(files: DataFrame, settings: Settings, keep: Keep) -> Frames:
     """Read raw files (`reading.FILES_DDL`) into the logbook's tables."""
-    records = keep("records", reading.read(files, settings.taxonomy))
+    records = keep("records", reading.read(files, settings.taxonomy, settings.sources))
     return {
         tables.LOGBOOK_EVENT.name: reading.events(records),
         tables.LOGBOOK_REJECT.name: reading.rejects(records),
         tables.LOGBOOK_FILE.name: reading.files(records),
+        tables.LOGBOOK_JOIN.name: reading.joins(records),
     }
 
 

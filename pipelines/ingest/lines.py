@@ -9,7 +9,7 @@ from pipelines.ingest.unpack import DamageError
 
 LONGEST_BYTES = 16 * 1024 * 1024
 _BOM = b"\xef\xbb\xbf"
-_SHOWN_BYTES = 1024
+SHOWN_BYTES = 1024
 _TOO_LONG = f"longer than {LONGEST_BYTES // 1024 // 1024} MiB"
 
 Refuse = Callable[[int, str, bytes], None]
@@ -32,7 +32,7 @@ class Lines:
     def __iter__(self) -> Iterator[tuple[int, bytes]]:
         held, is_dropping = b"", False
         try:
-            for chunk in _without_bom(self._chunks):
+            for chunk in without_bom(self._chunks):
                 parts = chunk.split(b"\n")
                 last = parts.pop()
                 if parts:
@@ -41,11 +41,11 @@ class Lines:
                 for part in parts:
                     self.count += 1
                     if is_dropping or len(part) > LONGEST_BYTES:
-                        self._refuse(self.count, f"a line {_TOO_LONG}", part[:_SHOWN_BYTES])
+                        self._refuse(self.count, f"a line {_TOO_LONG}", part[:SHOWN_BYTES])
                         is_dropping = False
                     else:
                         yield self.count, part
-                held = held[:_SHOWN_BYTES] if is_dropping else held + last
+                held = held[:SHOWN_BYTES] if is_dropping else held + last
                 is_dropping = is_dropping or len(held) > LONGEST_BYTES
         except DamageError as damage:
             yield from self._last(held, is_dropping=is_dropping)
@@ -60,12 +60,13 @@ class Lines:
             return
         self.count += 1
         if is_dropping:
-            self._refuse(self.count, f"a line {_TOO_LONG}", held[:_SHOWN_BYTES])
+            self._refuse(self.count, f"a line {_TOO_LONG}", held[:SHOWN_BYTES])
         else:
             yield self.count, held
 
 
-def _without_bom(chunks: Iterable[bytes]) -> Iterator[bytes]:
+def without_bom(chunks: Iterable[bytes]) -> Iterator[bytes]:
+    """The chunks, less the byte-order mark that some editors put first."""
     is_first = True
     for chunk in chunks:
         yield chunk.removeprefix(_BOM) if is_first else chunk
@@ -96,7 +97,7 @@ class Entries:
     def __iter__(self) -> Iterator[tuple[int, bytes]]:
         lost = "the array does not end"
         try:
-            for chunk in _without_bom(self._chunks):
+            for chunk in without_bom(self._chunks):
                 self._buffer += chunk
                 yield from self._complete()
                 if len(self._buffer) > LONGEST_BYTES:
@@ -110,7 +111,7 @@ class Entries:
         rest = self._buffer.strip()
         if rest or not self._is_closed:
             self.count += 1
-            self._refuse(self.count, f"the rest of the file is lost: {lost}", rest[:_SHOWN_BYTES])
+            self._refuse(self.count, f"the rest of the file is lost: {lost}", rest[:SHOWN_BYTES])
 
     def _complete(self) -> Iterator[tuple[int, bytes]]:
         """The entries that end in the buffer; what stays is an unfinished one."""

@@ -11,27 +11,27 @@ import msgspec
 import pyarrow as pa
 
 from pipelines.ingest.records import Event, Reading, Reject, Said
-from pipelines.tables import LOGBOOK_EVENT, LOGBOOK_FILE, LOGBOOK_REJECT
+from pipelines.tables import LOGBOOK_EVENT, LOGBOOK_FILE, LOGBOOK_JOIN, LOGBOOK_REJECT
 
 BATCH_ROWS = 65_536
 DEFAULT_CLUSTER = "default"
 
 
 def _columns() -> dict[str, pa.Field]:
-    tables = (LOGBOOK_EVENT, LOGBOOK_REJECT, LOGBOOK_FILE)
+    tables = (LOGBOOK_EVENT, LOGBOOK_REJECT, LOGBOOK_FILE, LOGBOOK_JOIN)
     declared = {f.name: f.with_nullable(True) for t in tables for f in t.arrow_schema}
     del declared["ds"]  # follows from event_at
     return declared
 
 
 SCHEMA = pa.schema([pa.field("record", pa.string()), *_columns().values()])
-"""One schema for the three kinds of record, so that one pass over the files gives them all."""
+"""One schema for the four kinds of record, so that one pass over the files gives them all."""
 
 _DDL = {pa.string(): "string", pa.int64(): "bigint", pa.bool_(): "boolean"}
 DDL = ", ".join(f"`{f.name}` {_DDL.get(f.type, 'timestamp')}" for f in SCHEMA)
 
 _RENAMED = {"is_blocking": "blocking", "is_held": "held"}
-_MADE = {"cluster", "attrs"}
+_MADE = {"cluster", "attrs", "source"}
 _SAID = {
     name: attrgetter(_RENAMED.get(name, name))
     for name in LOGBOOK_EVENT.names
@@ -53,16 +53,18 @@ class Pack:
         self._origins: list[tuple[str, str, int]] = []  # source, file, number of events
         self._rejects: list[tuple[str, str, int, str, str]] = []
         self._files: list[dict[str, Any]] = []
+        self._joins: list[dict[str, Any]] = []
 
     @property
     def room(self) -> int:
         """How many records it can still take."""
-        taken = len(self._lines) + len(self._rejects) + len(self._files)
+        taken = len(self._lines) + len(self._rejects) + len(self._files) + len(self._joins)
         return max(BATCH_ROWS - taken, 0)
 
     def take(self, records: Iterator[Event | Reject], source: str, reading: Reading) -> bool:
         """Take records of one file until full; False where there may be more."""
         name, room, begin = reading.file.name, self.room, len(self._lines)
+        offset = reading.settings.clock_offset_ms
         add_line, add_time, add_said = self._lines.append, self._times.append, self._said.append
         for record in islice(records, room):
             if isinstance(record, Reject):
@@ -70,7 +72,7 @@ class Pack:
             else:
                 line, at, said = record
                 add_line(line)
-                add_time(at)
+                add_time(at + offset)
                 add_said(said)
         times = self._times[begin:]
         if times:
@@ -97,6 +99,13 @@ class Pack:
             "note": "; ".join(tally.notes) or None,
         }
         self._files.append(account)
+        self._joins += [
+            {"source": source, "source_file": file.name, "own_id": joined.own_id}
+            | {"rule": joined.rule, "reason": joined.reason, "attempt": joined.key.attempt}
+            | {"cluster": joined.key.cluster or DEFAULT_CLUSTER, "job_id": joined.key.job_id}
+            for joined in reading.identities.found.values()
+            if joined.rule or joined.reason
+        ]
 
     def batches(self) -> Iterator[pa.RecordBatch]:
         """What was taken, as batches of SCHEMA: one for each kind of record that there is."""
@@ -110,6 +119,8 @@ class Pack:
             for name in ("first_event_at", "last_event_at"):
                 columns[name] = _timestamps(columns[name])
             yield _batch("file", columns)
+        if self._joins:
+            yield _batch("join", {n: [row[n] for row in self._joins] for n in self._joins[0]})
 
     def _events(self) -> pa.RecordBatch:
         said = self._said
@@ -117,7 +128,8 @@ class Pack:
         columns["cluster"] = [s.cluster or DEFAULT_CLUSTER for s in said]
         columns["attrs"] = [_attrs.encode(s.attrs).decode() if s.attrs else None for s in said]
         columns["event_at"] = _timestamps(self._times)
-        columns["source"] = [source for source, _, n in self._origins for _ in range(n)]
+        files = (source for source, _, n in self._origins for _ in range(n))
+        columns["source"] = [s.source or source for s, source in zip(said, files, strict=True)]
         columns["source_file"] = [name for _, name, n in self._origins for _ in range(n)]
         columns["source_line"] = self._lines
         return _batch("event", columns)

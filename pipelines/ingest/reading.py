@@ -10,10 +10,11 @@ import pyarrow as pa
 
 from pipelines.ingest.files import RawFile
 from pipelines.ingest.pack import DDL, Pack
-from pipelines.ingest.recognise import HEAD_BYTES, LOOKED_FOR, Format, recognise
-from pipelines.ingest.records import Event, Reading, Reject
+from pipelines.ingest.recognise import HEAD_BYTES, LOOKED_FOR, recognise
+from pipelines.ingest.records import Event, Format, Reading, Reject
+from pipelines.ingest.settings import Sources
 from pipelines.ingest.unpack import DamageError, chunks
-from pipelines.tables import LOGBOOK_EVENT, LOGBOOK_FILE, LOGBOOK_REJECT
+from pipelines.tables import LOGBOOK_EVENT, LOGBOOK_FILE, LOGBOOK_JOIN, LOGBOOK_REJECT
 from pipelines.taxonomy import Taxonomy
 
 if TYPE_CHECKING:
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
 
 FILES_DDL = "path string, name string, size_bytes bigint, modified_at timestamp"
 UNKNOWN_SOURCE = "unknown"
+_NO_SOURCES = Sources()
 # A task costs Spark some 50 ms, a small file less than one: small files share tasks.
 LEAST_TASKS = 8
 TASK_BYTES = 16 * 1024 * 1024
@@ -47,15 +49,15 @@ def files_batch(raw_files: Iterable[RawFile]) -> pa.RecordBatch:
     return pa.RecordBatch.from_pylist(rows, schema=FILES_SCHEMA)
 
 
-def read(files: DataFrame, taxonomy: Taxonomy) -> DataFrame:
+def read(files: DataFrame, taxonomy: Taxonomy, sources: Sources = _NO_SOURCES) -> DataFrame:
     """Read every file of `files` (FILES_DDL) to records: events, rejects and the files' accounts.
 
-    Grain: one row per event, per reject and per file; column `record` says which. One file is
-    read by one task, in batches, whatever its size. Write the result once and take `events`,
-    `rejects` and `files` of it: each action on it reads the files again.
+    Grain: one row per event, reject, file and declared join; column `record` says which. One file
+    is read by one task, in batches, whatever its size. Write the result once and take `events`,
+    `rejects`, `files` and `joins` of it: each action on it reads the files again.
     """
     tasks = files.repartition(_task_count(files))
-    return tasks.mapInArrow(partial(read_files, taxonomy=taxonomy), DDL)
+    return tasks.mapInArrow(partial(read_files, taxonomy=taxonomy, sources=sources), DDL)
 
 
 def _task_count(files: DataFrame) -> int:
@@ -82,11 +84,18 @@ def files(records: DataFrame) -> DataFrame:
     return LOGBOOK_FILE.select_from(records.where("record = 'file'"))
 
 
-def read_files(batches: Iterable[pa.RecordBatch], taxonomy: Taxonomy) -> Iterator[pa.RecordBatch]:
+def joins(records: DataFrame) -> DataFrame:
+    """How own names became jobs, where the site says how: rows of logbook__join."""
+    return LOGBOOK_JOIN.select_from(records.where("record = 'join'"))
+
+
+def read_files(
+    batches: Iterable[pa.RecordBatch], taxonomy: Taxonomy, sources: Sources = _NO_SOURCES
+) -> Iterator[pa.RecordBatch]:
     """One task: batches of files (FILES_DDL) to batches of records (pack.SCHEMA)."""
     pack = Pack()
     for row in (row for batch in batches for row in batch.to_pylist()):
-        reading = Reading(RawFile(**row), taxonomy)
+        reading = Reading(RawFile(**row), taxonomy, sources=sources)
         source, records = _open(reading)
         while not pack.take(records, source, reading):
             yield from pack.batches()
@@ -100,7 +109,8 @@ def _open(reading: Reading) -> tuple[str, Iterator[Event | Reject]]:
 
     Whatever the content, no error leaves: what cannot be read is rejected line by line.
     """
-    found, stream = recognise(chunks(reading.file.path))
+    raw = chunks(reading.file.path)
+    found, stream = recognise(raw, reading.sources, reading.settings.source)
     if found is None:
         return UNKNOWN_SOURCE, _ignored(stream, reading)
     return found.source, _parsed(found, stream, reading)

@@ -5,11 +5,11 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator
 from itertools import chain
-from typing import NamedTuple
 
 from pipelines.ingest import goodput, lifecycle, mllog
 from pipelines.ingest.lines import Entries, Lines
-from pipelines.ingest.records import Parser
+from pipelines.ingest.records import Format
+from pipelines.ingest.settings import Sources
 from pipelines.ingest.unpack import DamageError
 
 HEAD_BYTES = 16 * 1024 * 1024
@@ -17,20 +17,7 @@ LOOKED_FOR = (
     'lifecycle events (a JSON object with "job_id" and "event"), MLPerf lines (:::MLLOG) and '
     'goodput entries ("job_name" with a time)'
 )
-
-
-class Format(NamedTuple):
-    """How files of one format are cut into units, and read."""
-
-    source: str
-    units: type[Lines | Entries]
-    parse: Parser
-
-
-LIFECYCLE = Format(lifecycle.SOURCE, Lines, lifecycle.parse)
-MLLOG = Format(mllog.SOURCE, Lines, mllog.parse)
-GOODPUT_LINES = Format(goodput.SOURCE, Lines, goodput.parse)
-GOODPUT_ARRAY = Format(goodput.SOURCE, Entries, goodput.parse)
+_NO_SOURCES = Sources()
 
 # Names are looked for in the text, not in decoded JSON, so that torn lines tell too.
 _KIND = re.compile(rb'"event"\s*:\s*"(?:%s)"' % "|".join(lifecycle.KINDS).encode())
@@ -42,10 +29,40 @@ _ARRAY = re.compile(rb"(?:\xef\xbb\xbf)?\s*\[\s*\{")
 _BEGIN_BYTES = 65_536
 
 
-def recognise(chunks: Iterable[bytes]) -> tuple[Format | None, Iterator[bytes]]:
+def _is_mllog(line: bytes, _: Sources) -> bool:
+    return mllog.MARKER in line and not line.lstrip().startswith(b"{")
+
+
+def _is_lifecycle(line: bytes, _: Sources) -> bool:
+    has_job = b'"job_id"' in line
+    return bool((has_job and (b'"event"' in line or b'"ts"' in line)) or _KIND.search(line))
+
+
+def _is_goodput(line: bytes, _: Sources) -> bool:
+    return bool(b'"job_name"' in line and _ENTRY.search(line))
+
+
+def _is_goodput_array(begin: bytes) -> bool:
+    return bool(_ARRAY.match(begin) and b'"job_name"' in begin and _ENTRY.search(begin))
+
+
+MLLOG = Format(mllog.SOURCE, Lines, mllog.parse, knows_line=_is_mllog)
+LIFECYCLE = Format(lifecycle.SOURCE, Lines, lifecycle.parse, knows_line=_is_lifecycle)
+GOODPUT_LINES = Format(goodput.SOURCE, Lines, goodput.parse, knows_line=_is_goodput)
+GOODPUT_ARRAY = Format(goodput.SOURCE, Entries, goodput.parse, knows_begin=_is_goodput_array)
+
+FORMATS: tuple[Format, ...] = (MLLOG, LIFECYCLE, GOODPUT_ARRAY, GOODPUT_LINES)
+"""Every format, in the order in which they are asked."""
+
+
+def recognise(
+    chunks: Iterable[bytes], sources: Sources = _NO_SOURCES, forced: str | None = None
+) -> tuple[Format | None, Iterator[bytes]]:
     """The format of a stream (None: nothing known is in it), and the stream from its begin.
 
     Looks at no more than the first 16 MiB: a console log can say much before its first record.
+    With `forced`, the name of a source, only the formats of that source are asked, and its last
+    one holds where none knows the content.
     """
     seen: list[bytes] = []
     damage: list[DamageError] = []
@@ -70,37 +87,47 @@ def recognise(chunks: Iterable[bytes]) -> tuple[Format | None, Iterator[bytes]]:
             raise damage[0]
 
     stream = read()
-    return _format_of(looked_at()), again()
+    asked = tuple(f for f in FORMATS if forced in (None, f.source))
+    found = _format_of(looked_at(), asked, sources)
+    return found or (asked[-1] if forced and asked else None), again()
 
 
-def _format_of(chunks: Iterator[bytes]) -> Format | None:
+def _format_of(
+    chunks: Iterator[bytes], asked: tuple[Format, ...], sources: Sources
+) -> Format | None:
     begin = bytearray()
     while len(begin) < _BEGIN_BYTES and (chunk := next(chunks, None)) is not None:
         begin += chunk
+    for known in asked:
+        if known.knows_begin and known.knows_begin(bytes(begin)):
+            return known
     if _ARRAY.match(begin):
-        is_goodput = b'"job_name"' in begin and _ENTRY.search(begin)
-        return GOODPUT_ARRAY if is_goodput else None
+        return None
+    weak: Format | None = None
     unfinished = b""
-    for chunk in chain([bytes(begin)], chunks):
+    for chunk in chain([bytes(begin)], chunks, [b"\n"]):
         *lines, unfinished = (unfinished + chunk).split(b"\n")
         for line in lines:
-            if found := format_of_line(line):
+            found = format_of_line(line, sources, asked if weak is None else _strong(asked))
+            if found is not None and not found.is_weak:
                 return found
-    return format_of_line(unfinished)
+            weak = weak or found
+    return weak
 
 
-def format_of_line(line: bytes) -> Format | None:
+def _strong(asked: tuple[Format, ...]) -> tuple[Format, ...]:
+    return tuple(f for f in asked if not f.is_weak)
+
+
+def format_of_line(
+    line: bytes, sources: Sources = _NO_SOURCES, asked: tuple[Format, ...] | None = None
+) -> Format | None:
     """The format that this line decides, or None: blank, foreign or too torn to tell.
 
     >>> format_of_line(b'{"job_id": "a", "event": "heartb').source
     'lifecycle'
     """
-    is_marked = mllog.MARKER in line and not line.lstrip().startswith(b"{")
-    if is_marked:
-        return MLLOG
-    has_job = b'"job_id"' in line
-    if (has_job and (b'"event"' in line or b'"ts"' in line)) or _KIND.search(line):
-        return LIFECYCLE
-    if b'"job_name"' in line and _ENTRY.search(line):
-        return GOODPUT_LINES
+    for known in FORMATS if asked is None else asked:
+        if known.knows_line and known.knows_line(line, sources):
+            return known
     return None

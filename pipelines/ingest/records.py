@@ -1,14 +1,16 @@
-"""What a reader hands out: events, rejects, and the account of one file."""
+"""What a reader is given and hands out: its file and settings; events, rejects, the account."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
 import msgspec
 
 from pipelines.ingest.files import RawFile
+from pipelines.ingest.identity import Identities, Key
+from pipelines.ingest.settings import FileSettings, Sources
 from pipelines.taxonomy import Taxonomy
 
 EXCERPT_CHARACTERS = 200
@@ -40,6 +42,8 @@ class Said(msgspec.Struct, kw_only=True, gc=False):
     team: str | None = None
     priority: str | None = None
     attrs: dict[str, str] | None = None
+    source: str | None = None
+    """Who said it, where one file has several emitters; None: the file's own source."""
 
 
 Event = tuple[int, int, Said]
@@ -104,13 +108,54 @@ class Tally:
 
 @dataclass(slots=True)
 class Reading:
-    """All that a parser may know besides the lines: the file, the taxonomy, and its account."""
+    """All that a parser may know besides the lines: the file, the site, and the file's account."""
 
     file: RawFile
     taxonomy: Taxonomy
     tally: Tally = field(default_factory=Tally)
+    sources: Sources = field(default_factory=Sources)
+    settings: FileSettings = field(init=False)
+    identities: Identities = field(init=False)
+
+    def __post_init__(self) -> None:
+        """Look up what the site says of this file."""
+        self.settings = self.sources.settings_of(self.file.name)
+        self.identities = Identities(self.settings.identity, self.file.name)
+
+    def key(self, own_id: str, fields: dict[str, str] | None = None, **known: str | int) -> Key:
+        """The job of a record that calls it `own_id` (see `Identities.of`)."""
+        return self.identities.of(own_id, fields, **known)
 
 
 Numbered = Iterable[tuple[int, bytes]]
 Parser = Callable[[Numbered, Reading], Iterator[Event | Reject]]
 """A parser accounts for every line in the tally: an event line, a reject, or ignored."""
+
+
+class Units(Protocol):
+    """What a stream is cut into: lines, or what the format has in their place."""
+
+    count: int
+
+    def __iter__(self) -> Iterator[tuple[int, bytes]]:
+        """Units with their numbers from 1."""
+        ...
+
+
+Cut = Callable[[Iterable[bytes], Callable[[int, str, bytes], None]], Units]
+"""Cuts chunks into units; calls back with number, reason and head of what no parser will see."""
+
+
+class Format(NamedTuple):
+    """How files of one format are recognised, cut into units, and read.
+
+    `knows_begin` is shown the first 64 KiB, `knows_line` one line after another. A console log may
+    quote other formats, so a format `is_weak` where others have the first word.
+    """
+
+    source: str
+    units: Cut
+    parse: Parser
+    knows_begin: Callable[[bytes], bool] | None = None
+    knows_line: Callable[[bytes, Sources], bool] | None = None
+    is_weak: bool = False

@@ -121,7 +121,8 @@ def test_a_reader_that_fails_loses_neither_the_rest_nor_other_files(monkeypatch,
             reading.tally.event_line_count += 1
             yield from ()
 
-    monkeypatch.setattr(recognise, "LIFECYCLE", recognise.LIFECYCLE._replace(parse=failing))
+    broken = recognise.LIFECYCLE._replace(parse=failing)
+    monkeypatch.setattr(recognise, "FORMATS", (broken, *recognise.FORMATS))
     found = read(folder)
     files = {file["source_file"]: file for file in found["file"]}
     broken = files["steps.jsonl.gz"]

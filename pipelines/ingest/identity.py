@@ -1,0 +1,105 @@
+"""Which job a file or a record belongs to: the site's rules, and why none of them fitted."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+import re2
+
+GROUPS = ("cluster", "job_id", "attempt", "rank", "model", "team")
+"""What a rule may name, as a group of its expression or as a column of its join file."""
+
+
+class Key(NamedTuple):
+    """What is known of the emitter of a line; None where nothing says it."""
+
+    job_id: str
+    cluster: str | None = None
+    attempt: int | None = None
+    rank: int | None = None
+    model: str | None = None
+    team: str | None = None
+
+
+class Joined(NamedTuple):
+    """How one own name of a file became a job: the rule that said so, or why none did."""
+
+    own_id: str
+    key: Key
+    rule: str | None
+    reason: str | None
+
+
+@dataclass(frozen=True)
+class Identity:
+    """The site's rules for one kind of file (docs/joining.md), tried in this order.
+
+    `path`: an expression searched in the file's name, with named groups out of GROUPS; it speaks of
+    every record of the file. `field`: the name of a field that the reader finds, whose value is the
+    job's id; with `join`, the value is looked up (value -> what GROUPS name).
+    """
+
+    path: str | None = None
+    field: str | None = None
+    join: Mapping[str, Mapping[str, str]] | None = None
+    join_file: str | None = None
+    cluster: str | None = None
+
+
+@dataclass(slots=True)
+class Identities:
+    """The identities of one file: asked for each record, kept once for each own name."""
+
+    rules: Identity
+    name: str
+    found: dict[str, Joined] = field(default_factory=dict)
+
+    def of(self, own_id: str, fields: Mapping[str, str] | None = None, **known: str | int) -> Key:
+        """The job of a record that calls it `own_id`, with the fields that tell more of it.
+
+        `known` (cluster, attempt, rank, model, team) holds where no rule says otherwise. The same
+        `own_id` with other fields is another answer: pass all that distinguish it in `own_id`.
+        """
+        joined = self.found.get(own_id)
+        if joined is None:
+            said, rule, reason = self._said(own_id, fields or {})
+            merged = {"job_id": own_id, "cluster": self.rules.cluster, **known, **said}
+            joined = self.found[own_id] = Joined(own_id, _key(merged), rule, reason)
+        return joined.key
+
+    def _said(
+        self, own_id: str, fields: Mapping[str, str]
+    ) -> tuple[dict[str, str], str | None, str | None]:
+        """What the rules say: groups, the rule that said them, and why nothing did."""
+        rules = self.rules
+        said: dict[str, str] = {}
+        used: list[str] = []
+        if rules.path is not None and (found := re2.search(rules.path, self.name)):
+            said = {k: v for k, v in found.groupdict().items() if v and k in GROUPS}
+            used = [f"path {rules.path}"] if said else []
+        if rules.field is None:
+            return said, used[0] if used else None, None
+        value = own_id if rules.field == "id" else fields.get(rules.field)
+        if value is None:
+            known = ", ".join(sorted(fields)) or "none"
+            return said, _rule(used), f"no field '{rules.field}' here; fields found: {known}"
+        if rules.join is None:
+            return {**said, "job_id": value}, _rule([*used, f"field {rules.field}"]), None
+        row = rules.join.get(value)
+        if row is None:
+            return said, _rule(used), f"{rules.field} '{value}' is not in {rules.join_file}"
+        told = {k: v for k, v in row.items() if v}
+        return {**said, **told}, _rule([*used, f"{rules.field} in {rules.join_file}"]), None
+
+
+def _rule(used: list[str]) -> str | None:
+    return ", ".join(used) or None
+
+
+def _key(said: Mapping[str, str | int | None]) -> Key:
+    """Attempt and rank as numbers; what is no number is not said."""
+    numbers = {n: int(v) for n in ("attempt", "rank") if (v := str(said.get(n))).isdecimal()}
+    words = {n: str(w) for n in ("cluster", "model", "team") if (w := said.get(n)) is not None}
+    return Key(str(said["job_id"]), **words, **numbers)  # type: ignore[arg-type]

@@ -1,0 +1,62 @@
+"""What a site says of its files: reader, cluster, zone, clock offset, columns, identity."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import TYPE_CHECKING
+from zoneinfo import ZoneInfo
+
+import re2
+
+from pipelines.ingest.identity import Identity
+
+if TYPE_CHECKING:
+    from pipelines.ingest.profile import Profile
+
+
+@dataclass(frozen=True)
+class FileSettings:
+    """What holds for one file; everything may be unsaid.
+
+    `source` forces a reader. `zone` (IANA) reads times that name no zone; without it they are
+    rejects that say so. `clock_offset_ms` is added to every instant. `columns` are the names of a
+    table without a header, `mapping` says which column of a table means what (field -> column).
+    """
+
+    source: str | None = None
+    zone: str | None = None
+    clock_offset_ms: int = 0
+    columns: tuple[str, ...] = ()
+    delimiter: str | None = None
+    mapping: Mapping[str, str] = field(default_factory=dict)
+    identity: Identity = field(default_factory=Identity)
+
+    @cached_property
+    def zone_info(self) -> ZoneInfo | None:
+        """The declared zone."""
+        return ZoneInfo(self.zone) if self.zone else None
+
+
+@dataclass(frozen=True)
+class SourceRule:
+    """The settings of the files in whose name `path` (RE2) is found."""
+
+    path: str
+    settings: FileSettings
+
+
+@dataclass(frozen=True)
+class Sources:
+    """All that a site says of its sources (docs/sources.md): rules, own profiles of step logs."""
+
+    rules: tuple[SourceRule, ...] = ()
+    profiles: tuple[Profile, ...] = ()
+
+    def settings_of(self, name: str) -> FileSettings:
+        """The settings of the first rule whose path is found in the file's name."""
+        for rule in self.rules:
+            if re2.search(rule.path, name):
+                return rule.settings
+        return FileSettings()

@@ -25,6 +25,7 @@ FLAGS = {
     "censored": "is_censored",
     "clock_conflict": "is_clock_conflict",
     "presumed_dead": "is_presumed_dead",
+    "position_uncertain": "is_position_uncertain",
 }
 ALSO = ("lost_tail_ms", "queue_wait_ms", "tts_ms")
 
@@ -82,6 +83,7 @@ def account(
         "flags": [flag for flag, column in FLAGS.items() if fact[column]],
         "hidden_ms": _sums([p for p in phase if not p["is_blocking"]], "component"),
         **{name: fact[name] for name in ALSO},
+        "sources": (fact["sources"] or "").split(", "),
         "days": _days(interval),
     }
 

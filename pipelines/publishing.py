@@ -30,6 +30,7 @@ from pipelines.tables import (
     LOGBOOK_EVENT,
     LOGBOOK_FILE,
     LOGBOOK_JOB,
+    LOGBOOK_JOIN,
     LOGBOOK_REJECT,
     SCORECARD_FLEET,
     SCORECARD_JOB,
@@ -175,12 +176,14 @@ def read_logs(run: Run, found: Sequence[RawFile]) -> Logged:
         jobs = reading.stage(LOGBOOK_JOB, calendar.job_days(visible), days)
         rejects = reading.rejects_merged(frames[LOGBOOK_REJECT.name])
         rejected = reading.stage(LOGBOOK_REJECT, rejects, ())
+        joins = reading.joins_merged(frames[LOGBOOK_JOIN.name])
+        joined = reading.stage(LOGBOOK_JOIN, joins, ())
         files = frames[LOGBOOK_FILE.name].toArrow()
         lives = _lives(run, jobs, changes)
         _check_lives(lives, events)
         concerned = {**_lived(run, lives, changes), **dict.fromkeys(days, LATE)}
     filed = run.warehouse.stage_rows(LOGBOOK_FILE, reading.files_merged(files), run.run_id)
-    staged = [jobs, told, rejected, filed]
+    staged = [jobs, told, rejected, joined, filed]
     return Logged(listed, days, concerned, staged, reading.base, files)
 
 
@@ -206,7 +209,7 @@ class _Reading:
         self._names = [f.name for f in listed.fresh]
         self.base = {
             t.name: self._house.version(t)
-            for t in (LOGBOOK_JOB, LOGBOOK_EVENT, LOGBOOK_REJECT, LOGBOOK_FILE)
+            for t in (LOGBOOK_JOB, LOGBOOK_EVENT, LOGBOOK_REJECT, LOGBOOK_JOIN, LOGBOOK_FILE)
         }
         self.files = files_frame(self._session, listed.fresh)
 
@@ -225,6 +228,10 @@ class _Reading:
     def rejects_merged(self, rejects: DataFrame) -> DataFrame:
         """All rejects, likewise."""
         return self._of_others(LOGBOOK_REJECT, None).unionByName(rejects)
+
+    def joins_merged(self, joins: DataFrame) -> DataFrame:
+        """All joins, likewise."""
+        return self._of_others(LOGBOOK_JOIN, None).unionByName(joins)
 
     def files_merged(self, files: pa.Table) -> pa.Table:
         """All of logbook__file, likewise."""

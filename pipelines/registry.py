@@ -34,8 +34,7 @@ def load_registry(path: str | Path) -> Taxonomy:
 
 def sections_of(path: str | Path) -> Sections:
     """The sections of the YAML file, none of them looked into. Raises RegistryError."""
-    root = Node(str(path), (), _yaml(Path(path)))
-    return Sections(str(path), dict(root.items(known=_SECTIONS)))
+    return Sections(str(path), dict(root_of(path).items(known=_SECTIONS)))
 
 
 def taxonomy_of(sections: Sections) -> Taxonomy:
@@ -115,6 +114,11 @@ def _shown(value: Any) -> str:
 _brief = reprlib.Repr()
 _brief.maxlevel = 2
 _brief.maxstring = _brief.maxother = 80
+
+
+def root_of(path: str | Path) -> Node:
+    """A YAML file whole, none of it looked into. Raises RegistryError."""
+    return Node(str(path), (), _yaml(Path(path)))
 
 
 class _Loader(yaml.SafeLoader):

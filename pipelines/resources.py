@@ -13,7 +13,8 @@ from pipelines import clock, walk
 from pipelines.engine import DEFAULT_ENGINE, Engine, open_engine
 from pipelines.ingest.files import RawFile, raw_files
 from pipelines.publishing import Run
-from pipelines.taxonomy import DEFAULT, Taxonomy
+from pipelines.site import Site, load_site
+from pipelines.taxonomy import Taxonomy
 from pipelines.warehouse import Warehouse
 
 _OPEN: dict[str, Engine] = {}
@@ -50,7 +51,9 @@ class Fleet(dg.ConfigurableResource):  # type: ignore[type-arg]
         default=walk.Settings.dead_after_ms,
         description="Silence after which a job that did not end is presumed dead.",
     )
-    registry: str | None = Field(default=None, description="YAML file of the site's taxonomy.")
+    registry: str | None = Field(
+        default=None, description="YAML file of the site: its taxonomy and sources."
+    )
 
     def raw_files(self) -> list[RawFile]:
         """The log files that there are; InputError for a root that does not exist."""
@@ -60,23 +63,24 @@ class Fleet(dg.ConfigurableResource):  # type: ignore[type-arg]
         """The tables, with the words of this site."""
         return Warehouse(self.warehouse, taxonomy=self.taxonomy())
 
-    def taxonomy(self) -> Taxonomy:
-        """The site's components and owners; RegistryError where its file is not valid."""
-        if not self.registry:
-            return DEFAULT
-        from pipelines.registry import load_registry  # noqa: PLC0415 - only where a site has one
+    def site_settings(self) -> Site:
+        """What the site says of itself; RegistryError where its file is not valid."""
+        return load_site(Path(self.registry)) if self.registry else Site()
 
-        return load_registry(Path(self.registry))
+    def taxonomy(self) -> Taxonomy:
+        """The site's components and owners."""
+        return self.site_settings().taxonomy
 
     def run(self, run_id: str) -> Run:
         """What a run works with: the engine starts now, and `as_of` is fixed."""
-        taxonomy = self.taxonomy()
+        ours = self.site_settings()
         settings = walk.Settings(
             as_of_ms=clock.moment_ms(self.as_of) if self.as_of else clock.now_ms(),
             dead_after_ms=self.dead_after_ms,
-            taxonomy=taxonomy,
+            taxonomy=ours.taxonomy,
+            sources=ours.sources,
         )
-        warehouse = Warehouse(self.warehouse, taxonomy=taxonomy)
+        warehouse = Warehouse(self.warehouse, taxonomy=ours.taxonomy)
         return Run(run_id, engine_named(self.engine), warehouse, settings)
 
 

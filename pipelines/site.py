@@ -95,7 +95,7 @@ def _zone(node: Node | None) -> str | None:
         return None
     try:
         return ZoneInfo(node.text()).key
-    except (ValueError, OSError):
+    except (KeyError, ValueError, OSError):  # of names unknown, unsafe, or a folder
         node.fail(f"'{node.text()}' is no time zone: write a name such as Europe/Oslo or UTC")
 
 

@@ -18,7 +18,7 @@ from pipelines.errors import InputError
 from pipelines.ingest.files import raw_files
 from pipelines.ingest.reading import files_frame
 from pipelines.scratch import Scratch
-from pipelines.taxonomy import DEFAULT, Taxonomy
+from pipelines.site import Site
 
 STEPS = 55
 """About how many intermediates a walk keeps; the progress bar's length."""
@@ -45,7 +45,7 @@ def account_paths(
     as_of_ms: int | None = None,
     dead_after_ms: int = walk.Settings.dead_after_ms,
     engine: str = DEFAULT_ENGINE,
-    taxonomy: Taxonomy = DEFAULT,
+    site: Site | None = None,
     tick: Callable[[int], None] = lambda _: None,
 ) -> Spot:
     """Read `paths` (files or folders) and account their jobs up to `as_of_ms` (None: now).
@@ -57,7 +57,8 @@ def account_paths(
     if not found:
         raise InputError(f"no files in {', '.join(map(str, paths))}: give the folder of the logs")
     now = clock.now_ms() if as_of_ms is None else as_of_ms
-    settings = walk.Settings(now, dead_after_ms, taxonomy)
+    ours = site or Site()
+    settings = walk.Settings(now, dead_after_ms, ours.taxonomy, ours.sources)
     running = open_engine(engine)
     try:
         with tempfile.TemporaryDirectory(prefix="ettledger-") as folder:

@@ -131,7 +131,13 @@ _QUALITY = (
 )
 _SUMS = (_WALL, _HELD, _EFF, _EFF_GPU, *_STAGE_SUMS, *_STAGE_GPU_SUMS, *_QUALITY)
 ADDITIVE = _SUMS
+_UNTOLD = (
+    _key("untold_ms", "long", "Wall time of jobs of whose training no source tells."),
+    _key("untold_gpu_ms", "long", "GPU time of jobs of whose training no source tells."),
+)
+UNTOLD = _UNTOLD
 _COUNTS = (
+    *_UNTOLD,
     _key("job_count", "long", "Jobs with wall time in it."),
     _key("censored_count", "long", "Jobs still running at `as_of`."),
 )
@@ -219,7 +225,7 @@ LOGBOOK_FILE = Table(
 )
 LOGBOOK_JOIN = Table(
     "logbook__join",
-    "one row per file and own name of a job in it, where the site says how to join them",
+    "one row per file, own name of a job in it, and what became of it; where the site says how",
     "observability",
     (
         _SOURCE,
@@ -231,7 +237,7 @@ LOGBOOK_JOIN = Table(
         Column("rule", "string", "Which rule joined it; null: none did."),
         Column("reason", "string", "Why a declared rule did not; null: it did."),
     ),
-    ("source_file", "own_id"),
+    ("source_file", "own_id", "cluster", "job_id", "attempt"),
     is_daily=False,
 )
 TIMELINE_ATTEMPT = Table(
@@ -340,8 +346,49 @@ SCORECARD_JOB = Table(
         _key("is_censored", "boolean", "Still running at `as_of`."),
         _key("is_presumed_dead", "boolean", "Silent for `dead_after`; ended at its last event."),
         _key("is_clock_conflict", "boolean", "An attempt started before the last one ended."),
+        _key(
+            "is_position_uncertain",
+            "boolean",
+            "Its world size changed and only steps are counted: repeated work is inferred.",
+        ),
+        Column("sources", "string", "The kinds of source that speak of it."),
+        _key("is_training_told", "boolean", "Can one of them tell of steps? If not, ETT is null."),
     ),
     ("ds", "cluster", "job_id"),
+)
+SCORECARD_JOB_SOURCE = Table(
+    "scorecard__job_source",
+    "day x job x source that speaks of it",
+    "observability",
+    (
+        _DS,
+        _CLUSTER,
+        _JOB,
+        _SOURCE,
+        _key("event_count", "long", "Its events of the day, duplicates included."),
+        _key("first_event_at", "timestamp", "Its first event of the day."),
+        _key("last_event_at", "timestamp", "Its last event of the day."),
+        _key("told", "string", "What it told of: kinds of event, and phases by their name."),
+    ),
+    ("ds", "cluster", "job_id", "source"),
+)
+SCORECARD_DISAGREEMENT = Table(
+    "scorecard__disagreement",
+    "job x field x pair of sources that say it differently, on the day of the attempt",
+    "observability",
+    (
+        _DS,
+        _CLUSTER,
+        _JOB,
+        _key("field", "string", "What they disagree on."),
+        _SOURCE,
+        _key("other_source", "string", "Kind of source that was not believed."),
+        _key("difference_count", "long", "How often."),
+        Column("largest_difference_ms", "long", "Of instants: the largest difference."),
+        _key("believed", "string", "What the first source said, in one of the cases."),
+        _key("other", "string", "What the other said, in that case."),
+    ),
+    ("ds", "cluster", "job_id", "field", "source", "other_source"),
 )
 SCORECARD_JOB_COMPONENT = Table(
     "scorecard__job_component",
@@ -525,10 +572,12 @@ TABLES: dict[str, Table] = {
         TIMELINE_PHASE,
         LEDGER_INTERVAL,
         SCORECARD_JOB,
+        SCORECARD_JOB_SOURCE,
         SCORECARD_JOB_COMPONENT,
         SCORECARD_ATTEMPT,
         SCORECARD_RECOVERY,
         SCORECARD_INTERRUPTION,
+        SCORECARD_DISAGREEMENT,
         SCORECARD_MODEL,
         SCORECARD_TEAM,
         SCORECARD_DAY,

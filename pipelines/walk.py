@@ -16,7 +16,7 @@ from pipelines import tables
 from pipelines.attribution import charges as charging
 from pipelines.attribution import interruptions as striking
 from pipelines.errors import ConservationError
-from pipelines.ingest import reading
+from pipelines.ingest import coverage, reading, trust
 from pipelines.ingest.settings import Sources
 from pipelines.intervals import union
 from pipelines.metrics import attempts as enveloping
@@ -30,6 +30,7 @@ from pipelines.taxonomy import DEFAULT, Taxonomy
 
 Keep = Callable[[str, DataFrame], DataFrame]
 Frames = dict[str, DataFrame]
+_SEVERAL = 2
 
 
 @dataclass(frozen=True)
@@ -56,7 +57,8 @@ def logbook(files: DataFrame, settings: Settings, keep: Keep) -> Frames:
 def timeline(events: DataFrame, settings: Settings, keep: Keep) -> Frames:
     """Lines to attempts, phases and progress: gaps and overlaps still visible.
 
-    Frames: jobs, control, attempts, spans, strikes, joined (phases), covers, pairs, others.
+    Frames: jobs, control, attempts, spans, strikes, joined (phases), covers, pairs, others, and
+    what is known of the sources: covered, disagreed, uncertain.
     """
     lines = _placed(events, settings, keep)
     envelopes = keep(
@@ -80,9 +82,11 @@ def timeline(events: DataFrame, settings: Settings, keep: Keep) -> Frames:
     attempts = keep("attempts", _attempts(lines, envelopes, spans))
     phases = _phases(lines["others"], attempts, marks, strikes, settings, keep)
     position = keep("position", marking.positions(believed, marks))
+    uncertain = marking.uncertain_positions(position, lines["others"], lines["jobs"])
     return {
         **lines,
         **phases,
+        "uncertain": keep("uncertain", uncertain),
         "attempts": attempts,
         "spans": spans,
         "strikes": strikes,
@@ -105,8 +109,21 @@ def _phases(
     return {"joined": joined, "covers": keep("covers", phasing.covers(joined, settings.taxonomy))}
 
 
+def _reconciled(events: DataFrame, keep: Keep) -> tuple[DataFrame, DataFrame]:
+    """Events with one account of each allocation, and what was said otherwise."""
+    if len(trust.roles_in(events).collect()) < _SEVERAL:
+        return events, trust.no_disagreements(events)
+    jobs = keep("mixed_jobs", trust.mixed_jobs(events))
+    lines = keep("allocation_lines", trust.allocation_lines(events, jobs))
+    known = keep("windows", trust.windows(lines))
+    weak = keep("weak_lines", trust.fitted(lines, known))
+    believed = keep("reconciled", trust.reconciled(events, jobs, lines, known, weak))
+    return believed, keep("disagreements", trust.disagreements(weak))
+
+
 def _placed(events: DataFrame, settings: Settings, keep: Keep) -> Frames:
-    mark_lines, other_lines = placing.lines_until(events, as_of=settings.as_of_ms)
+    believed, disagreed = _reconciled(events, keep)
+    mark_lines, other_lines = placing.lines_until(believed, as_of=settings.as_of_ms)
     others = keep("other_lines", other_lines)
     runs = keep("runs", placing.run_starts(others))
     is_start = F.col("event") == "attempt_started"
@@ -119,13 +136,22 @@ def _placed(events: DataFrame, settings: Settings, keep: Keep) -> Frames:
     rest = placing.place(others.where(~is_start & ~is_control), slots, simple)
     placed = keep("others", union([rest, starts]))
     jobs = keep("jobs", enveloping.jobs_from_lines([marks, placed, control]))
+    told = placing.with_few_runs(coverage.told_lines(events, as_of=settings.as_of_ms), runs)
     return {
+        "covered": keep("covered", _of_jobs(coverage.coverage(told), jobs)),
+        "disagreed": keep("disagreed", _of_jobs(placing.with_run(disagreed, runs), jobs)),
         "marks": marks,
         "others": placed,
         "control": control,
         "starts": starts,
         "jobs": jobs,
     }
+
+
+def _of_jobs(placed: DataFrame, jobs: DataFrame) -> DataFrame:
+    """What was said of a run of a job, with the key `job` in place of its names."""
+    keys = F.broadcast(jobs.select(*placing.RUN, "job"))
+    return placed.join(keys, on=placing.RUN, how="inner").drop(*placing.RUN)
 
 
 def _of_attempts(others: DataFrame, attempts: DataFrame, event: str) -> DataFrame:
@@ -185,7 +211,8 @@ def _rows(frames: Frames, keep: Keep) -> Frames:
     )
     segments = keep("segments", booking.free_segments(clocked, covers))
     inside = booking.attempt_rows(labelled, segments, covers)
-    rows = keep("rows", booking.job_rows(inside, attempts, enveloping.gaps(attempts)))
+    tiled = booking.job_rows(inside, attempts, enveloping.gaps(attempts))
+    rows = keep("rows", booking.with_uncertain(tiled, frames["uncertain"]))
     return {"labels": labelled, "rows": rows}
 
 
@@ -232,7 +259,9 @@ def _published(frames: Frames, settings: Settings, keep: Keep) -> Frames:
     durable = _of_attempts(frames["others"], attempts, "checkpoint_durable")
     tails = telling.lost_tails(frames["milestones"], durable, frames["pairs"], frames["priced"])
     queues = enveloping.queues(attempts, control, frames["jobs"], as_of=settings.as_of_ms)
+    told_by = coverage.summary(frames["covered"])
     whole = {"named": named, "pieces": pieces, "lost_tails": tails, "queues": queues}
+    whole |= {"told_by": told_by}
     facts = keep("job_facts", telling.job_facts(frames | whole))
     told = _tables(frames | whole, keep)
     days = keep("job_days", telling.job_days(told[tables.LEDGER_INTERVAL.name], facts))
@@ -252,6 +281,8 @@ def _tables(frames: Frames, keep: Keep) -> Frames:
             frames["recovered"], struck, attempts, named
         ),
         tables.SCORECARD_INTERRUPTION: telling.interruption_rows(struck, attempts, named),
+        tables.SCORECARD_JOB_SOURCE: telling.source_rows(frames["covered"], named),
+        tables.SCORECARD_DISAGREEMENT: telling.disagreement_rows(frames["disagreed"], named),
     }
     return {table.name: keep(table.name, frame) for table, frame in rows.items()}
 

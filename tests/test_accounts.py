@@ -10,6 +10,7 @@ FACT = {
     "cluster": "west", "job_id": "j", "wall_ms": 100, "held_gpu_ms": 800, "effective_gpu_ms": 400,
     "ett_ratio": 0.5, "lost_tail_ms": None, "queue_wait_ms": -3, "tts_ms": 40,
     "is_censored": True, "is_clock_conflict": False, "is_presumed_dead": True,
+    "is_position_uncertain": False, "sources": "slurm, steps",
 }  # fmt: skip
 D1, D2 = date(2026, 11, 1), date(2026, 11, 2)
 
@@ -58,6 +59,7 @@ def test_a_job_in_the_shape_of_the_cases():
         "hidden_ms": {"checkpoint_save": 7},
         "lost_tail_ms": None,
         "queue_wait_ms": -3,
+        "sources": ["slurm", "steps"],
         "tts_ms": 40,
         "days": {
             "2026-11-01": {"compile": 30, "effective_training": 10},

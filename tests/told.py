@@ -33,7 +33,7 @@ def as_the_oracle_tells(frames: Frames) -> list[Row]:
         for row in frames[table.name].toArrow().to_pylist():
             rows[name][row["cluster"], row["job_id"]].append(row)
     return [
-        job
+        {key: value for key, value in job.items() if key != "sources"}
         | of_job(
             **{
                 name: jobs[job.get("cluster", "default"), job["job_id"]]

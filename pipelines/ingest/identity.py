@@ -50,24 +50,35 @@ class Identity:
 
 @dataclass(slots=True)
 class Identities:
-    """The identities of one file: asked for each record, kept once for each own name."""
+    """The identities of one file: asked for each record, kept once for each question."""
 
     rules: Identity
     name: str
-    found: dict[str, Joined] = field(default_factory=dict)
+    found: dict[tuple[str | int | None, ...], Joined] = field(default_factory=dict)
 
     def of(self, own_id: str, fields: Mapping[str, str] | None = None, **known: str | int) -> Key:
         """The job of a record that calls it `own_id`, with the fields that tell more of it.
 
-        `known` (cluster, attempt, rank, model, team) holds where no rule says otherwise. The same
-        `own_id` with other fields is another answer: pass all that distinguish it in `own_id`.
+        `known` (cluster, attempt, rank, model, team) holds where no rule says otherwise. An answer
+        is kept for each `own_id`, value of the rule's field, and `known`.
         """
-        joined = self.found.get(own_id)
+        by = self.rules.field
+        if by is None and self.rules.path is None:  # nothing is declared: nothing is to be listed
+            return _key(self._merged(own_id, known, {}))
+        asked = (own_id, fields.get(by) if fields and by else None, *known.values())
+        joined = self.found.get(asked)
         if joined is None:
             said, rule, reason = self._said(own_id, fields or {})
-            merged = {"job_id": own_id, "cluster": self.rules.cluster, **known, **said}
-            joined = self.found[own_id] = Joined(own_id, _key(merged), rule, reason)
+            key = _key(self._merged(own_id, known, said))
+            joined = self.found[asked] = Joined(own_id, key, rule, reason)
         return joined.key
+
+    def _merged(
+        self, own_id: str, known: Mapping[str, str | int], said: Mapping[str, str]
+    ) -> dict[str, str | int | None]:
+        """The source's words, over them the site's cluster, over that what its rules say."""
+        cluster = self.rules.cluster or known.get("cluster")
+        return {"job_id": own_id, **known, "cluster": cluster, **said}
 
     def _said(
         self, own_id: str, fields: Mapping[str, str]

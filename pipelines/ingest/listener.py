@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
+from pipelines.ingest.cleaning import Clock, stamp_of
 from pipelines.ingest.records import Reading
 
 
@@ -24,11 +25,17 @@ class Line:
     rank: int | None = None
     host: str | None = None
     at: int | None = None
+    lines: int = 1
+    """How many lines of the file it is; 0 where another state of the same line follows."""
+    is_cut: bool = False
+    """The file ends inside it."""
+    attrs: dict[str, str] = field(default_factory=dict)
+    """What an event says of its time."""
 
 
 @dataclass(slots=True)
 class Told:
-    """An event that a line tells: kind, and fields of `records.Said`; rank and host follow the line.
+    """An event that a line tells: kind and fields of `records.Said`; rank and host are the line's.
 
     `at` None means the line's own time, or else the last time that the file named before it:
     then the event carries the attr `clock: line before`.
@@ -38,6 +45,8 @@ class Told:
     at: int | None = None
     fields: dict[str, Any] = field(default_factory=dict)
     attrs: dict[str, str] = field(default_factory=dict)
+    said_by: Line | None = None
+    """The line that said it, where that is an earlier one than the line at hand."""
 
 
 @dataclass(slots=True)
@@ -46,13 +55,33 @@ class Context:
 
     `fields` are names that join the file to a job (`slurm_job_id`, `slurm_restart_count`,
     `torchelastic_run_id`, …); `last_at` the last time that a line named; `gpus` the accelerators of
-    the attempt, where a line says them.
+    the attempt, where a line says them. `progress` counts the steps heard, `entries` how often a
+    trainer started or was set back to an earlier step.
     """
 
     reading: Reading
     fields: dict[str, str] = field(default_factory=dict)
     last_at: int | None = None
     gpus: int | None = None
+    progress: int = 0
+    entries: int = 0
+    clock: Clock = field(init=False)
+
+    def __post_init__(self) -> None:
+        """The clock follows from the file's settings."""
+        self.clock = Clock(self.reading.settings.zone_info, self.reading.file.modified_at)
+
+    def instant(self, text: str) -> int | None:
+        """A time as a line writes it, in epoch ms; None where it is none. It is the last named.
+
+        Raises RejectError for a local time that the clock of the declared zone skipped.
+        """
+        stamp = stamp_of(text)
+        found = self.clock.of(stamp, self.last_at) if stamp else None
+        if found is None:
+            return None
+        self.last_at = found.at
+        return found.at
 
     def note(self, text: str) -> None:
         """Say once what is odd about the file."""
@@ -63,7 +92,10 @@ class Context:
 class Listener(Protocol):
     """One who understands some lines of a console log; made anew for each file with its Context."""
 
-    source: str
+    @property
+    def source(self) -> str:
+        """Who speaks: a name of sources.py."""
+        ...
 
     def hear(self, line: Line) -> Sequence[Told] | None:
         """What the line tells, perhaps nothing; None: the line is not for this listener."""

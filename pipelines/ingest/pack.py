@@ -103,7 +103,7 @@ class Pack:
             {"source": source, "source_file": file.name, "own_id": joined.own_id}
             | {"rule": joined.rule, "reason": joined.reason, "attempt": joined.key.attempt}
             | {"cluster": joined.key.cluster or DEFAULT_CLUSTER, "job_id": joined.key.job_id}
-            for joined in reading.identities.found.values()
+            for joined in dict.fromkeys(reading.identities.found.values())
             if joined.rule or joined.reason
         ]
 

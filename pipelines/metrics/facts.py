@@ -120,6 +120,35 @@ def recovery_rows(
     return tables.SCORECARD_RECOVERY.select_from(rows)
 
 
+def source_rows(covered: DataFrame, named: DataFrame) -> DataFrame:
+    """scorecard__job_source, from what each source told of a `job` on each day."""
+    rows = covered.join(F.broadcast(named.select("job", *NAMES)), on="job", how="inner")
+    return tables.SCORECARD_JOB_SOURCE.select_from(
+        rows.withColumn("first_event_at", timestamp("at")).withColumn(
+            "last_event_at", timestamp("last_at")
+        )
+    )
+
+
+def disagreement_rows(disagreed: DataFrame, named: DataFrame) -> DataFrame:
+    """scorecard__disagreement, from single disagreements of a `job` at the window's begin `at`."""
+    key = ["job", "ds", "field", "source", "other_source"]
+    first = F.min(F.struct("at", "believed", "other")).alias("first")
+    counted = (
+        disagreed.withColumn("ds", day(F.col("at")))
+        .groupBy(*key)
+        .agg(
+            F.count("*").alias("difference_count"),
+            F.max("difference_ms").alias("largest_difference_ms"),
+            first,
+        )
+        .withColumn("believed", F.col("first.believed"))
+        .withColumn("other", F.col("first.other"))
+    )
+    rows = counted.join(F.broadcast(named.select("job", *NAMES)), on="job", how="inner")
+    return tables.SCORECARD_DISAGREEMENT.select_from(rows)
+
+
 def _on_each_day(frame: DataFrame) -> DataFrame:
     """One row per interval and day it touches, its length as it is; also where it has none."""
     last = F.greatest(F.col("begin"), F.col("end") - 1)
@@ -211,7 +240,8 @@ def job_facts(frames: dict[str, DataFrame]) -> DataFrame:
     """One row per job, whole as known at `as_of`; scorecard__job without its day.
 
     Needs the frames of the ledger: named, attempts, milestones, pieces, interruptions, recovered,
-    joined, lost_tails, queues. A job without any attempt has wall 0 and is censored.
+    joined, lost_tails, queues, told_by, uncertain. A job without any attempt has wall 0 and is
+    censored.
     """
     held = (
         frames["attempts"]
@@ -231,6 +261,8 @@ def job_facts(frames: dict[str, DataFrame]) -> DataFrame:
         hidden(frames["joined"]).groupBy("job").agg(F.sum("hidden_ms").alias("hidden_ms")),
         frames["lost_tails"],
         frames["queues"],
+        frames["told_by"],
+        frames["uncertain"].select("job", F.lit(True).alias("is_position_uncertain")),
     ]
     facts = frames["named"]
     for part in parts:
@@ -262,19 +294,24 @@ def _completed(facts: DataFrame) -> DataFrame:
         ),
         has_attempt.alias("has_attempt"),
     )
+    never = ("is_presumed_dead", "is_clock_conflict", "is_position_uncertain", "is_training_told")
     return (
         zeroed.withColumn("is_censored", F.coalesce("is_censored", F.lit(True)))
-        .withColumn("is_presumed_dead", F.coalesce("is_presumed_dead", F.lit(False)))
-        .withColumn("is_clock_conflict", F.coalesce("is_clock_conflict", F.lit(False)))
+        .withColumns({name: F.coalesce(name, F.lit(False)) for name in never})
         .withColumn(
             "lost_tail_ms", F.when(F.col("has_attempt"), F.col("lost_tail_ms")).otherwise(F.lit(0))
         )
         .withColumn("tts_ms", F.col("first_progress") - F.col("wall_begin"))
         .withColumn("started_at", timestamp("wall_begin"))
         .withColumn("ended_at", timestamp("wall_end"))
-        .withColumn("ett_ratio", ratio("effective_ms", "wall_ms"))
-        .withColumn("gpu_ett_ratio", ratio("effective_gpu_ms", "held_gpu_ms"))
+        .withColumn("ett_ratio", _if_told(ratio("effective_ms", "wall_ms")))
+        .withColumn("gpu_ett_ratio", _if_told(ratio("effective_gpu_ms", "held_gpu_ms")))
     )
+
+
+def _if_told(share: Column) -> Column:
+    """No source that could tell of training: what was effective is unknown, not nothing."""
+    return F.when(F.col("is_training_told"), share)
 
 
 def ratio(part: str, whole: str) -> Column:
@@ -283,7 +320,7 @@ def ratio(part: str, whole: str) -> Column:
 
 
 def job_days(intervals: DataFrame, facts: DataFrame) -> DataFrame:
-    """Additive sums by day and job, with is_censored; the base of every roll-up.
+    """Additive sums by day and job, with is_censored and untold time; the base of every roll-up.
 
     A job without wall time has a row of zeros on the day of its first line.
     """
@@ -294,6 +331,11 @@ def job_days(intervals: DataFrame, facts: DataFrame) -> DataFrame:
         *NAMES,
         *(F.lit(0).cast("long").alias(c) for c in summed.columns if c not in key),
     )
-    return union([summed, waiting]).join(
-        F.broadcast(facts.select(*NAMES, "model", "team", "is_censored")), on=NAMES, how="inner"
+    of_job = facts.select(*NAMES, "model", "team", "is_censored", "is_training_told")
+    is_untold = ~F.col("is_training_told")
+    return (
+        union([summed, waiting])
+        .join(F.broadcast(of_job), on=NAMES, how="inner")
+        .withColumn("untold_ms", F.when(is_untold, F.col("wall_ms")).otherwise(0))
+        .withColumn("untold_gpu_ms", F.when(is_untold, F.col("held_gpu_ms")).otherwise(0))
     )

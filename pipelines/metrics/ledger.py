@@ -203,6 +203,17 @@ def job_rows(rows: DataFrame, attempts: DataFrame, gaps: DataFrame) -> DataFrame
     return union([inside.select(*between.columns), between])
 
 
+def with_uncertain(rows: DataFrame, uncertain: DataFrame) -> DataFrame:
+    """The job rows, repeated training inferred in jobs (`job`) whose position is uncertain."""
+    marked = F.broadcast(uncertain.withColumn("is_uncertain", F.lit(True)))
+    is_doubtful = F.coalesce("is_uncertain", F.lit(False)) & (F.col("component") == REPEATED)
+    return (
+        rows.join(marked, on="job", how="left")
+        .withColumn("is_inferred", F.col("is_inferred") | is_doubtful)
+        .drop("is_uncertain")
+    )
+
+
 def pieces(rows: DataFrame, stages: DataFrame, causes: DataFrame) -> DataFrame:
     """Rows of jobs cut where their stage or their cause changes, with `stage` and `cause`.
 

@@ -7,7 +7,7 @@ from pyspark.sql import functions as F
 
 from pipelines.intervals import union
 from pipelines.metrics.attempts import ATTEMPT
-from pipelines.metrics.placing import emitter
+from pipelines.metrics.placing import RUN, emitter
 
 _ALWAYS = Window.unboundedPreceding
 # More than the turns at one millisecond: two small numbers in one long spare a window expression.
@@ -99,6 +99,25 @@ def positions(believed: DataFrame, lines: DataFrame) -> DataFrame:
         .agg((F.min("best.samples") >= 0).alias("by_samples"))
     )
     return union([pure, folded])
+
+
+def uncertain_positions(position: DataFrame, others: DataFrame, jobs: DataFrame) -> DataFrame:
+    """Jobs (`job`) whose steps may not mean the same data throughout.
+
+    A launcher said several world sizes (attr `world_size`), and only steps are counted: with
+    another number of workers a step may be another number of samples.
+    """
+    size = F.get_json_object("attrs", "$.world_size")
+    several = F.countDistinct("size") > 1
+    resized = (
+        others.select(*RUN, size.alias("size"))
+        .where("size IS NOT NULL")
+        .groupBy(*RUN)
+        .agg(several.alias("is_resized"))
+        .where("is_resized")
+        .join(F.broadcast(jobs), on=RUN, how="inner")
+    )
+    return position.where("NOT by_samples").join(resized, on="job", how="left_semi").select("job")
 
 
 def pairs(

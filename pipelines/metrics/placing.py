@@ -106,6 +106,14 @@ def with_run(lines: DataFrame, runs: DataFrame) -> DataFrame:
     )
 
 
+def with_few_runs(lines: DataFrame, runs: DataFrame) -> DataFrame:
+    """Add `run` to many lines: nearly all are of jobs whose id is used once, and need no search."""
+    reused = F.broadcast(runs.select(*JOB).distinct())
+    once = lines.join(reused, on=JOB, how="left_anti").withColumn("run", F.lit(1).cast("long"))
+    again = with_run(lines.join(reused, on=JOB, how="left_semi"), runs)
+    return union([once, again.select(*once.columns)])
+
+
 def believed_starts(starts: DataFrame) -> DataFrame:
     """The `attempt_started` lines that are read, each with its number.
 

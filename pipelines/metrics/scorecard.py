@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from pyspark.sql import DataFrame
+from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
 from pipelines import tables
@@ -58,7 +58,7 @@ def component_cards(intervals: DataFrame) -> DataFrame:
 
 def roll_up(job_days: DataFrame, table: tables.Table) -> DataFrame:
     """Sums over jobs by the table's key, and their ratios; never an average of ratios."""
-    added = [c.name for c in tables.ADDITIVE]
+    added = [c.name for c in (*tables.ADDITIVE, *tables.UNTOLD)]
     summed = (
         job_days.groupBy(*table.key)
         .agg(
@@ -66,10 +66,15 @@ def roll_up(job_days: DataFrame, table: tables.Table) -> DataFrame:
             F.sum(F.col("is_censored").cast("long")).alias("censored_count"),
             *(F.sum(c).alias(c) for c in added),
         )
-        .withColumn("ett_ratio", ratio("effective_ms", "wall_ms"))
-        .withColumn("gpu_ett_ratio", ratio("effective_gpu_ms", "held_gpu_ms"))
+        .withColumn("ett_ratio", _of_told("effective_ms", "wall_ms", "untold_ms"))
+        .withColumn("gpu_ett_ratio", _of_told("effective_gpu_ms", "held_gpu_ms", "untold_gpu_ms"))
     )
     return table.select_from(summed)
+
+
+def _of_told(part: str, whole: str, untold: str) -> Column:
+    """The ratio, a lower bound where some of the whole is untold; null where all of it is."""
+    return F.when(F.col(untold) < F.col(whole), ratio(part, whole))
 
 
 def scorecards(frames: dict[str, DataFrame]) -> dict[str, DataFrame]:
@@ -91,6 +96,11 @@ def scorecards(frames: dict[str, DataFrame]) -> dict[str, DataFrame]:
         **{table.name: roll_up(frames["job_days"], table) for table in rolled},
         **{
             name: frames[name]
-            for name in (tables.SCORECARD_RECOVERY.name, tables.SCORECARD_INTERRUPTION.name)
+            for name in (
+                tables.SCORECARD_RECOVERY.name,
+                tables.SCORECARD_INTERRUPTION.name,
+                tables.SCORECARD_JOB_SOURCE.name,
+                tables.SCORECARD_DISAGREEMENT.name,
+            )
         },
     }

@@ -202,12 +202,23 @@ def test_the_effective_time_beyond_the_last_durable_checkpoint(spark, said, dura
 
 
 def test_a_job_without_an_attempt_waits_and_has_no_ratio(spark):
-    """Job 1 trained for 60 of 100 ms on 8 accelerators; job 2 was only submitted."""
-    jobs = [{"job": job, "cluster": "c", "job_id": f"j{job}"} for job in (1, 2)]
+    """Job 1 trained for 60 of 100 ms on 8 accelerators; job 2 was only submitted.
+
+    Of the training of job 3 no source could tell.
+    """
+    jobs = [{"job": job, "cluster": "c", "job_id": f"j{job}"} for job in (1, 2, 3)]
     usual = {"job": 1, "attempt": 0, "gpus": 8, "is_inferred": False}
     pieces = [
         usual | {"begin": 0, "end": 40, "component": "compile", "stage": "time_to_start"},
         usual | {"begin": 40, "end": 100, "component": "effective_training", "stage": "effective"},
+        usual
+        | {"job": 3, "end": 50, "component": "unattributed", "stage": "time_to_start"}
+        | {"begin": 0},
+    ]
+    told_by = [
+        {"job": 1, "sources": "lifecycle", "is_training_told": True},
+        {"job": 2, "sources": "lifecycle", "is_training_told": True},
+        {"job": 3, "sources": "slurm", "is_training_told": False},
     ]
     miles = {
         "job": 1, "wall_begin": 0, "wall_end": 100, "first_progress": 40, "last_progress": 100,
@@ -240,13 +251,22 @@ def test_a_job_without_an_attempt_waits_and_has_no_ratio(spark):
                     {"job": 2, "queue_wait_ms": 9, "first_line": DAY_MS},
                 ],
             ),
+            "told_by": frame(spark, "job long, sources string, is_training_told boolean", told_by),
+            "uncertain": frame(spark, "job long", [{"job": 1}]),
         }
     )
     figures = ("wall_ms", "held_gpu_ms", "effective_gpu_ms", "ett_ratio", "gpu_ett_ratio", "tts_ms")
     assert tuples(told, "job_id", *figures) == [
         ("j1", 100, 800, 480, 0.6, 0.6, 40),
         ("j2", 0, 0, 0, None, None, None),
+        ("j3", 50, 400, 0, None, None, None),
     ]
+    assert tuples(told, "job_id", "sources", "is_position_uncertain") == [
+        ("j1", "lifecycle", True),
+        ("j2", "lifecycle", False),
+        ("j3", "slurm", False),
+    ]
+    whole, told = told, told.where("job < 3")
     counts = ("interruption_count", "failure_count", "attempt_count", "recovery_count")
     assert tuples(told, "job_id", *counts) == [("j1", 2, 1, 1, 0), ("j2", 0, 0, 0, 0)]
     others = ("is_censored", "outcome", "queue_wait_ms", "lost_tail_ms")
@@ -255,7 +275,10 @@ def test_a_job_without_an_attempt_waits_and_has_no_ratio(spark):
         ("j2", True, None, 9, 0),
     ]
     intervals = facts.interval_rows(frame(spark, PIECE, pieces), frame(spark, NAMED, jobs))
-    days = facts.job_days(intervals, told)
+    days = facts.job_days(intervals, whole)
+    figures = ("wall_ms", "effective_ms", "untold_ms", "untold_gpu_ms")
+    assert tuples(days.where("job_id = 'j3' AND wall_ms > 0"), *figures) == [(50, 0, 50, 400)]
+    days = days.where("job_id <> 'j3'")
     assert tuples(days, "ds", "job_id", "wall_ms", "effective_ms", "is_censored") == [
         (FIRST_DAY, "j1", 100, 60, False),
         (SECOND_DAY, "j2", 0, 0, True),

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from datetime import date
 
+from pyspark.sql import functions as F
+
 from pipelines import tables
 from pipelines.metrics import scorecard
 from tests.frames import frame, rows, tuples
 
 D1, D2 = date(2026, 11, 1), date(2026, 11, 2)
 INTERVAL = ", ".join(f"{c.name} {c.type}" for c in tables.LEDGER_INTERVAL.columns)
-SUMS = [c.name for c in tables.ADDITIVE]
+SUMS = [c.name for c in (*tables.ADDITIVE, *tables.UNTOLD)]
 DAYS = (
     "ds date, cluster string, job_id string, model string, team string, is_censored boolean, "
     + ", ".join(f"{name} long" for name in SUMS)
@@ -43,6 +45,20 @@ def test_a_roll_up_is_a_ratio_of_sums_never_a_mean_of_ratios(spark):
         (D1, 2, 1, 20, 15 / 20, 550 / 1000),
         (D2, 2, 2, 60, 50 / 60, 1300 / 2200),
     ]
+
+
+def test_a_ratio_is_a_lower_bound_where_some_is_untold_and_null_where_all_is(spark):
+    days = job_days(spark)
+    told = scorecard.roll_up(
+        days.withColumn("untold_ms", F.expr("if(wall_ms = 10, wall_ms, 0)")).where("wall_ms = 10"),
+        tables.SCORECARD_MODEL,
+    )
+    assert tuples(told, "model", "untold_ms", "ett_ratio") == [("m1", 10, None), ("m2", 10, None)]
+    told = scorecard.roll_up(
+        days.withColumn("untold_ms", F.expr("if(job_id = 'small', wall_ms, 0)")),
+        tables.SCORECARD_FLEET,
+    )
+    assert tuples(told, "ds", "untold_ms", "ett_ratio") == [(D1, 10, 15 / 20), (D2, 40, 50 / 60)]
 
 
 def test_a_roll_up_has_a_row_for_each_value_of_its_key(spark):

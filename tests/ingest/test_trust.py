@@ -1,0 +1,146 @@
+"""Several accounts of one allocation: whom to believe, what is filled in, what is said otherwise."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+
+import pytest
+
+from pipelines import walk
+from pipelines.tables import LOGBOOK_EVENT
+from tests.frames import frame, tuples
+
+EVENT = ", ".join(f"{c.name} {c.type}" for c in LOGBOOK_EVENT.columns)
+ZERO = datetime(2026, 11, 1, tzinfo=UTC)
+
+
+def line(source, second, event, job="j", **said):
+    at = ZERO + timedelta(seconds=second)
+    own = {"cluster": "c", "job_id": job, "source_file": source, "source_line": 1}
+    return own | {"source": source, "event": event, "event_at": at, "ds": at.date()} | said
+
+
+def reconciled(spark, *lines):
+    events = frame(spark, EVENT, list(lines))
+    return walk._reconciled(events, lambda _, kept: kept)
+
+
+def seconds(found, *columns):
+    """Rows as (second, event, source, …)."""
+    told = found.selectExpr(
+        f"(unix_millis(event_at) - {int(ZERO.timestamp() * 1000)}) / 1000 AS second",
+        "event", "source", *columns,
+    )  # fmt: skip
+    return tuples(told)
+
+
+SLURM = [
+    line("slurm", 0, "job_submitted", team="ranking"),
+    line("slurm", 100, "attempt_started", gpus=8),
+    line("slurm", 900, "attempt_ended", outcome="failed"),
+    line("slurm", 1000, "attempt_started", gpus=8),
+]
+
+
+def test_the_scheduler_is_believed_and_the_trainer_fills_in_what_it_leaves_unsaid(spark):
+    """The trainer starts at 130 on 6 GPUs and ends at 870, out of memory; then again at 1030."""
+    found, disagreed = reconciled(
+        spark,
+        *SLURM,
+        line("steps", 130, "attempt_started", attempt=7, rank=0, gpus=6, model="m"),
+        line("steps", 200, "step", attempt=7, step=1),
+        line("steps", 870, "attempt_ended", attempt=7, outcome="failed", cause="out_of_memory"),
+        line("steps", 1030, "attempt_started", attempt=8, rank=0),
+    )
+    assert seconds(found, "attempt", "rank", "gpus", "model", "outcome", "cause") == [
+        (0, "job_submitted", "slurm", None, None, None, None, None, None),
+        (100, "attempt_started", "slurm", None, None, 8, None, None, None),
+        (100, "attempt_started", "steps", None, None, None, "m", None, None),
+        (200, "step", "steps", None, None, None, None, None, None),
+        (900, "attempt_ended", "slurm", None, None, None, None, "failed", None),
+        (900, "attempt_ended", "steps", None, None, None, None, None, "out_of_memory"),
+        (1000, "attempt_started", "slurm", None, None, 8, None, None, None),
+        (1000, "attempt_started", "steps", None, None, None, None, None, None),
+    ]
+    assert tuples(disagreed, "field", "source", "believed", "other_source", "other") == [
+        ("gpus", "slurm", "8", "steps", "6")
+    ]
+
+
+def test_an_attempt_that_the_scheduler_has_not_told_yet_stays(spark):
+    """The last scrape was at 950: what the trainer says from 1000 on has no window to fit into."""
+    found, _ = reconciled(
+        spark, *SLURM[:3], line("steps", 1000, "attempt_started", gpus=8, attempt=1)
+    )
+    assert seconds(found, "attempt")[-1] == (1000, "attempt_started", "steps", None)
+
+
+def test_numbers_stay_where_the_strongest_numbers_its_attempts(spark):
+    found, _ = reconciled(
+        spark,
+        line("lifecycle", 0, "attempt_started", attempt=4, gpus=8),
+        line("steps", 5, "attempt_started"),
+        line("steps", 9, "step", attempt=4, step=1),
+    )
+    assert seconds(found, "attempt") == [
+        (0, "attempt_started", "lifecycle", 4),
+        (0, "attempt_started", "steps", 4),
+        (9, "step", "steps", 4),
+    ]
+
+
+def test_ends_in_whole_seconds_reach_to_the_last_line_of_that_second(spark):
+    found, _ = reconciled(
+        spark,
+        *SLURM[1:3],
+        line("slurm", 900, "job_finished"),
+        line("steps", 900.4, "step", step=9),
+        line("steps", 901, "step", step=10),
+    )
+    assert seconds(found) == [
+        (100, "attempt_started", "slurm"),
+        (900.4, "attempt_ended", "slurm"),
+        (900.4, "job_finished", "slurm"),
+        (900.4, "step", "steps"),
+        (901, "step", "steps"),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("weak", "kept"),
+    [
+        (line("steps", 0, "job_submitted"), []),  # the scheduler tells one
+        (line("steps", 870, "job_finished"), []),  # a later start belies it
+        (line("steps", 1500, "job_finished"), [(1500, "job_finished")]),  # nothing says otherwise
+        (line("steps", 1500, "attempt_ended"), [(1500, "attempt_ended")]),  # its window is open
+        (line("steps", 960, "attempt_started"), [(1000, "attempt_started")]),  # within a minute
+        (line("steps", 840, "attempt_ended"), [(900, "attempt_ended")]),
+    ],
+)
+def test_what_becomes_of_a_weaker_line(spark, weak, kept):
+    found, _ = reconciled(spark, *SLURM, weak)
+    assert [row[:2] for row in seconds(found.where("source = 'steps'"))] == kept
+
+
+def test_instants_that_contradict_are_counted(spark):
+    """A trainer that starts before it was granted its hardware, and ends after that was taken."""
+    _, disagreed = reconciled(
+        spark,
+        *SLURM[:3],
+        line("steps", 70, "attempt_started"),
+        line("steps", 905, "attempt_ended", outcome="succeeded"),
+    )
+    assert tuples(disagreed, "field", "difference_ms", "other") == [
+        ("ended_at", 5000, "2026-11-01 00:15:05"),
+        ("outcome", None, "succeeded"),
+        ("started_at", 30_000, "2026-11-01 00:01:10"),
+    ]
+
+
+def test_jobs_of_one_role_are_left_as_they_are(spark):
+    lines = [line("steps", 5, "attempt_started", job="alone", attempt=3), *SLURM]
+    found, disagreed = reconciled(spark, *lines)
+    assert len(seconds(found)) == 5
+    assert tuples(found.where("job_id = 'alone'"), "attempt") == [(3,)]
+    assert tuples(disagreed) == []
+    assert tuples(reconciled(spark, *SLURM)[1]) == []

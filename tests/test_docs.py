@@ -90,7 +90,14 @@ def test_glossaries_are_what_the_code_declares(monkeypatch, capsys):
 
 @cache
 def names_in_the_code():
-    folders = ("pipelines", "dashboards", "simulator", "scripts", "benchmarks")
+    folders = (
+        "pipelines",
+        "dashboards",
+        "simulator",
+        "recorder/ettledger",
+        "scripts",
+        "benchmarks",
+    )
     files = [p for f in folders for p in (ROOT / f).rglob("*") if p.suffix in (".py", ".js", "")]
     texts = [p.read_text() for p in [*files, ROOT / "pyproject.toml"] if p.is_file()]
     return {name for text in texts for name in re.findall(r"\w+", text)}

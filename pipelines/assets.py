@@ -144,6 +144,7 @@ def logbook(
         metadata={
             **_of_files(logged.manifest),
             **{c: logged.total(c) for c in ("line_count", "event_count", "reject_count")},
+            "set_aside": list(logged.set_aside),
             "changed_days": [d.isoformat() for d in logged.changed_days],
             "stale_days": [d.isoformat() for d in publishing.stale_days(run.warehouse)],
         },

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from datetime import date, timedelta
 
-from pyspark.sql import DataFrame
+from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
 from pipelines.intervals import DAY_MS, instant, union
@@ -13,6 +13,8 @@ from pipelines.tables import LOGBOOK_EVENT, LOGBOOK_JOB
 
 JOB = ["cluster", "job_id"]
 EPOCH = date(1970, 1, 1)
+LONGEST_DAYS = 3660
+"""How many days a job may last, and a run computes at most: beyond ten years a clock was wrong."""
 
 
 def start_ms(day: date) -> int:
@@ -89,10 +91,19 @@ def lifetimes(jobs: DataFrame) -> DataFrame:
     )
 
 
+def is_credible() -> Column:
+    """Does a lifetime last less than ten years? Each of its days is a row of every table."""
+    return F.datediff("last_day", "first_day") < LONGEST_DAYS
+
+
 def days_lived(lives: DataFrame, concerned: DataFrame) -> DataFrame:
-    """Every day (ds) from the first to the last line of the jobs that `concerned` names."""
+    """Every day (ds) from the first to the last line of the jobs that `concerned` names.
+
+    A job whose lifetime is not credible has no days.
+    """
     return (
-        lives.join(concerned.select(*JOB).distinct(), on=JOB, how="left_semi")
+        lives.where(is_credible())
+        .join(concerned.select(*JOB).distinct(), on=JOB, how="left_semi")
         .select(
             F.explode(F.sequence("first_day", "last_day", F.expr("INTERVAL 1 DAY"))).alias("ds")
         )
@@ -105,11 +116,12 @@ def jobs_touching(
 ) -> DataFrame:
     """The job ids whose wall time may touch the days `first` to `last`, never one too few.
 
-    `jobs` is logbook__job. A job touches the days if it began before their end and spoke at or
-    after their start, or if it may still be running at `as_of` (heard less than `dead_after` ago),
-    for then it lasts until then.
+    `jobs` is logbook__job; a job whose lifetime is not credible is set aside. A job touches the
+    days if it began before their end and spoke at or after their start, or if it may still be
+    running at `as_of` (heard less than `dead_after` ago), for then it lasts until then.
     """
-    known = lifetimes(jobs.where(F.col("ds") <= F.lit(day_of_ms(as_of_ms))))
+    until = jobs.where(F.col("ds") <= F.lit(day_of_ms(as_of_ms)))
+    known = lifetimes(until).where(is_credible())
     spoke = F.col("last_ms") >= start_ms(first)
     is_alive = F.col("last_ms") > as_of_ms - dead_after_ms
     lasts = spoke | (is_alive & F.lit(as_of_ms >= start_ms(first)))

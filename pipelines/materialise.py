@@ -15,7 +15,7 @@ import dagster as dg
 
 from pipelines import clock, publishing
 from pipelines.assets import WALK, build_assets, daily, preview_allowed, range_tags
-from pipelines.days import between, day_of_ms
+from pipelines.days import LONGEST_DAYS, between, day_of_ms
 from pipelines.errors import UsageError
 from pipelines.resources import Fleet
 from pipelines.warehouse import Restatement
@@ -39,6 +39,7 @@ class RunReport:
     vanished_file_count: int = 0
     line_count: int = 0
     reject_count: int = 0
+    set_aside: Sequence[str] = ()
     stale_days: Sequence[date] = ()
     restatements: Sequence[Restatement] = ()
     index: Path | None = None
@@ -76,9 +77,9 @@ def materialise(
 
 
 def _check_count(days: int) -> None:
-    if days > publishing.LONGEST_DAYS:
+    if days > LONGEST_DAYS:
         raise UsageError(
-            f"{days:,} days are more than a run computes ({publishing.LONGEST_DAYS:,}): give a"
+            f"{days:,} days are more than a run computes ({LONGEST_DAYS:,}): give a"
             " shorter range with --from and --to"
         )
 
@@ -139,6 +140,7 @@ def _report(
         vanished_file_count=logbook["vanished_files"],
         line_count=logbook["line_count"],
         reject_count=logbook["reject_count"],
+        set_aside=logbook["set_aside"],
         stale_days=list(publishing.stale_days(warehouse)),
         restatements=[r for r in warehouse.restatements() if r.run_id == run_id],
         index=Path(site["index"]) if "index" in site else None,

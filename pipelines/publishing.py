@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from datetime import UTC, date, datetime
 from functools import cached_property
 from importlib.metadata import PackageNotFoundError, version
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -21,7 +22,6 @@ from pipelines import days as calendar
 from pipelines import walk
 from pipelines.contracts import Finding, check_conservation, stop_unless_passed
 from pipelines.engine import Engine
-from pipelines.errors import InputError
 from pipelines.ingest.files import RawFile
 from pipelines.ingest.reading import files_frame
 from pipelines.intervals import DAY_MS, union
@@ -49,8 +49,6 @@ ROOMS: dict[str, tuple[str, ...]] = {
     "scorecard": ("scorecard",),
     "charges": ("charges",),
 }
-LONGEST_DAYS = 3660
-"""How many days a run computes at most, and a job may last: beyond ten years a clock was wrong."""
 LATE = "lines came in"
 SPOKE = "a job that it belongs to got lines on other days"
 ENDED = "a job that was open has ended"
@@ -85,7 +83,8 @@ class Logged:
     """Files read to the logbook's tables: written and looked through, not yet visible.
 
     `base` holds the version of each table that the rows were made from, `files` the rows of
-    logbook__file of the files just read, `concerned_days` the days whose figures they may change.
+    logbook__file of the files just read, `concerned_days` the days whose figures they may change,
+    `set_aside` why jobs among them are in no figure.
     """
 
     manifest: Manifest
@@ -94,6 +93,7 @@ class Logged:
     staged: Sequence[Staged]
     base: Mapping[str, int]
     files: pa.Table
+    set_aside: Sequence[str] = ()
 
     @property
     def findings(self) -> list[Finding]:
@@ -179,12 +179,14 @@ def read_logs(run: Run, found: Sequence[RawFile]) -> Logged:
         joins = reading.joins_merged(frames[LOGBOOK_JOIN.name])
         joined = reading.stage(LOGBOOK_JOIN, joins, ())
         files = frames[LOGBOOK_FILE.name].toArrow()
-        lives = _lives(run, jobs, changes)
-        _check_lives(lives, events)
-        concerned = {**_lived(run, lives, changes), **dict.fromkeys(days, LATE)}
+        lives = scratch.keep("lives", _lives(run, jobs, changes))
+        aside = _set_aside(lives, events)
+        for why in aside:
+            log.warning(why)
+        concerned = _concerned(run, lives, changes)
     filed = run.warehouse.stage_rows(LOGBOOK_FILE, reading.files_merged(files), run.run_id)
     staged = [jobs, told, rejected, joined, filed]
-    return Logged(listed, days, concerned, staged, reading.base, files)
+    return Logged(listed, days, concerned, staged, reading.base, files, aside)
 
 
 def publish_logbook(run: Run, logged: Logged) -> None:
@@ -290,32 +292,51 @@ def _lives(run: Run, staged: Staged, changes: DataFrame) -> DataFrame:
     return calendar.lifetimes(jobs).join(concerned, on=calendar.JOB, how="left_semi")
 
 
-def _check_lives(lives: DataFrame, events: DataFrame) -> None:
-    """Stop at a job of more than ten years: each of its days would be a row of every table."""
+def _set_aside(lives: DataFrame, events: DataFrame) -> list[str]:
+    """What to say of jobs that cannot be accounted: their lines span more than ten years."""
     length = F.datediff("last_day", "first_day")
-    longest = lives.where(length >= LONGEST_DAYS).orderBy(length.desc(), *calendar.JOB).limit(1)
-    for life in longest.collect():
-        told = events.where(
-            (F.col("cluster") == life["cluster"]) & (F.col("job_id") == life["job_id"])
-        ).select("event_at", "source_file", "source_line")
-        lines = [
-            f"{row['source_file']}:{row['source_line']}"
-            for at in (F.asc("event_at"), F.desc("event_at"))
-            for row in told.orderBy(at, "source_file", "source_line").limit(1).collect()
-        ]
-        raise InputError(
-            f"job '{life['job_id']}' in {life['cluster']} has lines from {life['first_day']} to"
-            f" {life['last_day']}, more than {LONGEST_DAYS:,} days: a clock was wrong. Correct or"
-            f" remove its first or last line ({', '.join(dict.fromkeys(lines))}); nothing was"
-            " published"
-        )
+    worst = lives.where(~calendar.is_credible()).orderBy(length.desc(), *calendar.JOB)
+    return [_why_aside(life.asDict(), events) for life in worst.limit(_MOST_TOLD).collect()]
 
 
-def _lived(run: Run, lives: DataFrame, changes: DataFrame) -> dict[date, str]:
-    """The other days of the jobs concerned, save those that are open anyway until the jobs end."""
-    lived = _days_in(calendar.days_lived(lives, changes))
+_MOST_TOLD = 20
+
+
+def _why_aside(life: Mapping[str, Any], events: DataFrame) -> str:
+    """The job, its first and last line, and the fix."""
+    is_its = F.col("cluster").eqNullSafe(life["cluster"]) & F.col("job_id").eqNullSafe(
+        life["job_id"]
+    )
+    told = events.where(is_its).select("event_at", "source_file", "source_line")
+    lines = [
+        f"{row['source_file']}:{row['source_line']}"
+        for at in (F.asc("event_at"), F.desc("event_at"))
+        for row in told.orderBy(at, "source_file", "source_line").limit(1).collect()
+    ]
+    return (
+        f"job '{life['job_id']}' in {life['cluster']} has lines from {life['first_day']} to"
+        f" {life['last_day']}, more than {calendar.LONGEST_DAYS:,} days: a clock was wrong. It is"
+        " in no figure until its first or last line is corrected or removed"
+        f" ({', '.join(dict.fromkeys(lines))})"
+    )
+
+
+def _concerned(run: Run, lives: DataFrame, changes: DataFrame) -> dict[date, str]:
+    """The days whose figures may change: those with new lines, and others of the same jobs.
+
+    Of those others, days that are open anyway until the jobs end are left out. A job set aside
+    concerns only days that are published: it may be in their figures.
+    """
     provisional = provisional_days(run.warehouse)
-    return {day: SPOKE for day in lived if day not in provisional}
+    lived = _days_in(calendar.days_lived(lives, changes))
+    credible = lives.where(calendar.is_credible())
+    late = _days_in(changes.join(credible, on=calendar.JOB, how="left_semi"))
+    odd = lives.where(~calendar.is_credible())
+    [span] = odd.agg(F.min("first_day").alias("a"), F.max("last_day").alias("z")).collect()
+    published = run.warehouse.days(LEDGER_INTERVAL) if span["a"] else []
+    known = [day for day in published if span["a"] <= day <= span["z"]]
+    others = {day: SPOKE for day in lived if day not in provisional}
+    return {**others, **dict.fromkeys(sorted({*late, *known}), LATE)}
 
 
 def _days_in(frame: DataFrame) -> list[date]:

@@ -6,7 +6,7 @@ from datetime import UTC, date, datetime
 import pytest
 
 from pipelines import publishing, walk
-from pipelines.errors import ConflictError, ConservationError, InputError
+from pipelines.errors import ConflictError, ConservationError
 from pipelines.ingest.files import raw_files
 from pipelines.publishing import Run
 from pipelines.tables import (
@@ -139,14 +139,29 @@ def test_files_without_a_single_event_are_told_of_and_publish_nothing(fleet):
     assert fleet.table(WAREHOUSE_PUBLICATION, "ds", "wall_ms") == [(D1, 0)]
 
 
-def test_a_job_of_more_than_ten_years_stops_the_reading_and_names_its_lines(fleet):
+def test_a_job_of_more_than_ten_years_is_set_aside_until_its_lines_are_mended(fleet):
+    """One line of 1970 spoils job a; job b is accounted all the same."""
     wrong = {"ts": 0.0, "event": "step", "job_id": "a", "step": 1}
+    b = [*started("11-01 10:00", "b"), *steps(("11-01 11:00", 5), job="b")]
+    write(fleet.raw / "b.jsonl", b)
+    write(fleet.raw / "a.jsonl", LONG_JOB)
+    fleet.read()
+    fleet.publish(D1, D2, D3)
+    assert {job for job, _ in fleet.walls()} == {"a", "b"}
+
     write(fleet.raw / "a.jsonl", [*LONG_JOB, wrong])
-    with pytest.raises(
-        InputError, match=r"job 'a' in default has lines from 1970-01-01 to .*a.jsonl:"
-    ):
-        fleet.read()
-    assert (fleet.stale(), fleet.house.has(LOGBOOK_EVENT)) == ({}, False)
+    logged = fleet.read()
+    [why] = logged.set_aside
+    assert why.startswith("job 'a' in default has lines from 1970-01-01 to 2026-11-03")
+    assert why.endswith("first or last line is corrected or removed (a.jsonl:8, a.jsonl:6)")
+    assert sorted(fleet.stale()) == [D1, D2, D3]
+    fleet.publish(D1, D2, D3)
+    assert {job for job, _ in fleet.walls()} == {"b"}
+
+    write(fleet.raw / "a.jsonl", LONG_JOB)
+    assert fleet.read().set_aside == []
+    fleet.publish(*fleet.stale())
+    assert {job for job, _ in fleet.walls()} == {"a", "b"}
 
 
 def test_two_runs_that_read_at_the_same_time_lose_nothing(fleet):

@@ -151,7 +151,7 @@ LOGBOOK_EVENT = Table(
         _CLUSTER,
         _key("job_id", "string", "Job id as the log says it."),
         _key("event_at", "timestamp", "When it happened, by the emitter's clock."),
-        _key("event", "string", "Kind: job_submitted … job_finished."),
+        _key("event", "string", "Kind: job_submitted … job_finished; `alive`: seen running."),
         Column("attempt", "long", "Attempt number as the log says it."),
         Column("rank", "long", "Rank that emitted it; null: the job as a whole."),
         Column("host", "string", "Host that emitted it."),

@@ -42,7 +42,10 @@ def placed(local: datetime, zone: ZoneInfo | None) -> Placed:
             "under `sources:`"
         )
     first, second = (local.replace(tzinfo=zone, fold=fold) for fold in (0, 1))
-    instant = first.astimezone(UTC)
+    try:
+        instant = first.astimezone(UTC)
+    except OverflowError:
+        raise RejectError(f"the time {local} lies outside the years 1 to 9999") from None
     if instant.astimezone(zone).replace(tzinfo=None) != local:
         raise RejectError(f"the time {local:%Y-%m-%d %H:%M:%S} does not exist in {zone.key}")
     return Placed((instant - _EPOCH) // _MS, first.utcoffset() != second.utcoffset())

@@ -21,8 +21,9 @@ from pipelines.ingest.records import (
     RejectError,
     Said,
 )
+from pipelines.ingest.signs import SIGNS, TELLING, sign_in
 from pipelines.ingest.times import END_MS, LEAST_INTEGER_MS
-from pipelines.taxonomy import Cause, Outcome
+from pipelines.taxonomy import Outcome
 
 SOURCE = "mllog"
 MARKER = b":::MLLOG"
@@ -32,19 +33,6 @@ _PATH_PARTS = 3  # MLPerf's layout is <system>/<benchmark>/result_<n>.txt
 _STATUS = {"success": Outcome.SUCCEEDED, "aborted": Outcome.CANCELLED}
 _PLACEHOLDER = re.compile(r"PLACEHOLDER")
 _WORLD = re.compile(rb"GLOBAL_RANK: \d+, MEMBER: \d+/(\d{1,6})\b")
-# How a run without run_stop says why: the first that is found anywhere in the text, from the
-# telling to the general.
-_SIGNS: tuple[tuple[re.Pattern[bytes], Outcome, Cause], ...] = (
-    (re.compile(rb"DUE TO TIME LIMIT"), Outcome.TIMED_OUT, Cause.TIMEOUT),
-    (re.compile(rb"DUE TO PREEMPTION"), Outcome.PREEMPTED, Cause.PREEMPTION),
-    (re.compile(rb"DUE TO NODE FAILURE"), Outcome.FAILED, Cause.NODE_LOST),
-    (re.compile(rb"uncorrectable ECC|NVRM: Xid"), Outcome.FAILED, Cause.HARDWARE),
-    (re.compile(rb"out of memory|OutOfMemoryError"), Outcome.FAILED, Cause.OUT_OF_MEMORY),
-    (re.compile(rb"ncclRemoteError|Connection reset by peer"), Outcome.FAILED, Cause.NETWORK),
-    (re.compile(rb"Traceback \(most recent call last\)"), Outcome.FAILED, Cause.USER_CODE),
-    (re.compile(rb"Error executing job with overrides"), Outcome.FAILED, Cause.USER_CODE),
-)
-_ANY_SIGN = re.compile(b"|".join(b"(%s)" % sign.pattern for sign, _, _ in _SIGNS))
 
 
 @dataclass(slots=True)
@@ -79,7 +67,7 @@ class _Run:
     words: dict[str, str] = field(default_factory=dict)
     batch_size: int | None = None
     world_sizes: set[int] = field(default_factory=set)
-    sign: tuple[int, str] | None = None  # which of _SIGNS, and the words found
+    sign: tuple[int, str] | None = None  # which of SIGNS, and the words found
 
 
 class _Line(msgspec.Struct):
@@ -120,8 +108,7 @@ def _overhear(run: _Run, text: bytes) -> None:
     """What other programs' lines tell: the world size, and signs of a failure."""
     if found := _WORLD.search(text):
         run.world_sizes.add(int(found[1]))
-    elif found := _ANY_SIGN.search(text):
-        sign = (found.lastindex or 1) - 1, found[0].decode()
+    elif (sign := sign_in(text.decode(errors="replace"))) and sign[0] < TELLING:
         run.sign = min(run.sign or sign, sign)
 
 
@@ -382,9 +369,9 @@ def _end(run: _Run, event: _Make) -> Iterator[Event]:
         yield event(here, "attempt_ended", outcome=outcome, attrs=attrs)
     elif run.sign is not None:
         sign, words = run.sign
-        _, outcome, cause = _SIGNS[sign]
+        of = SIGNS[sign]
         attrs = {"sign": words}
-        yield event(run.last, "attempt_ended", outcome=outcome, cause=cause, attrs=attrs)
+        yield event(run.last, "attempt_ended", outcome=of.outcome, cause=of.cause, attrs=attrs)
 
 
 def _outcome(status: Any) -> tuple[str | None, dict[str, str] | None]:

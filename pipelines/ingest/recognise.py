@@ -6,7 +6,25 @@ import re
 from collections.abc import Iterable, Iterator
 from itertools import chain
 
-from pipelines.ingest import goodput, lifecycle, mllog
+from pipelines.ingest import (
+    console,
+    dlrover,
+    goodput,
+    job_table,
+    kubernetes,
+    lifecycle,
+    mllog,
+    nvrx,
+    otlp,
+    parquet,
+    slurm,
+    slurm_json,
+    slurm_text,
+    torch_trace,
+    torchelastic_events,
+    trainer_state,
+)
+from pipelines.ingest.documents import Documents
 from pipelines.ingest.lines import Entries, Lines
 from pipelines.ingest.records import Format
 from pipelines.ingest.settings import Sources
@@ -15,7 +33,11 @@ from pipelines.ingest.unpack import DamageError
 HEAD_BYTES = 16 * 1024 * 1024
 LOOKED_FOR = (
     'lifecycle events (a JSON object with "job_id" and "event"), MLPerf lines (:::MLLOG) and '
-    'goodput entries ("job_name" with a time)'
+    'goodput entries ("job_name" with a time), PyTorch traces (V0530 17:32:40.123000 … {json}), '
+    'OpenTelemetry spans ("resourceSpans"), '
+    'sacct\'s header or JSON ("JobID", "jobs"), the header of a known table of jobs, '
+    "lines of a trainer, a launcher or a scheduler, Kubernetes objects or Events as JSON, "
+    "NVRx's cycle files, TorchElastic's and DLRover's events"
 )
 _NO_SOURCES = Sources()
 
@@ -26,6 +48,7 @@ _ENTRY = re.compile(
     rb"|(?:tpu_init|training_prep|data_loading|custom_badput_event|elastic|checkpoint_manager)_)"
 )
 _ARRAY = re.compile(rb"(?:\xef\xbb\xbf)?\s*\[\s*\{")
+_OTLP = re.compile(rb'(?:\xef\xbb\xbf)?\s*(?:\[\s*)?\{\s*"resource(?:Spans|Metrics|Logs)"\s*:')
 _BEGIN_BYTES = 65_536
 
 
@@ -46,12 +69,52 @@ def _is_goodput_array(begin: bytes) -> bool:
     return bool(_ARRAY.match(begin) and b'"job_name"' in begin and _ENTRY.search(begin))
 
 
+def _is_torch_trace(line: bytes, _: Sources) -> bool:
+    return bool(torch_trace.RECORD.match(line))
+
+
+def _is_otlp(begin: bytes) -> bool:
+    return bool(_OTLP.match(begin))
+
+
+TORCH_TRACE = Format(torch_trace.SOURCE, Lines, torch_trace.parse, knows_line=_is_torch_trace)
+OTLP = Format(otlp.SOURCE, Documents, otlp.parse, knows_begin=_is_otlp)
 MLLOG = Format(mllog.SOURCE, Lines, mllog.parse, knows_line=_is_mllog)
 LIFECYCLE = Format(lifecycle.SOURCE, Lines, lifecycle.parse, knows_line=_is_lifecycle)
 GOODPUT_LINES = Format(goodput.SOURCE, Lines, goodput.parse, knows_line=_is_goodput)
 GOODPUT_ARRAY = Format(goodput.SOURCE, Entries, goodput.parse, knows_begin=_is_goodput_array)
 
-FORMATS: tuple[Format, ...] = (MLLOG, LIFECYCLE, GOODPUT_ARRAY, GOODPUT_LINES)
+SLURM_JSON = Format(slurm.SOURCE, Documents, slurm_json.parse, knows_begin=slurm_json.is_slurm)
+SLURM_TEXT = Format(slurm.SOURCE, Lines, slurm_text.parse, knows_begin=slurm_text.is_table)
+PHILLY = Format(job_table.SOURCE, Documents, job_table.parse_philly, job_table.is_philly)
+PARQUET = Format(job_table.SOURCE, parquet.Rows, job_table.parse_rows, parquet.is_parquet)
+JOB_TABLE = Format(job_table.SOURCE, Lines, job_table.parse_csv, job_table.is_table)
+CONSOLE = console.FORMAT
+TRAINER_STATE = trainer_state.FORMAT
+KUBERNETES = kubernetes.FORMAT
+NVRX = nvrx.FORMAT
+DLROVER = dlrover.FORMAT
+TORCHELASTIC_EVENTS = torchelastic_events.FORMAT
+
+FORMATS: tuple[Format, ...] = (
+    PARQUET,
+    SLURM_JSON,
+    SLURM_TEXT,
+    PHILLY,
+    JOB_TABLE,
+    TORCH_TRACE,
+    OTLP,
+    MLLOG,
+    LIFECYCLE,
+    GOODPUT_ARRAY,
+    GOODPUT_LINES,
+    TRAINER_STATE,
+    KUBERNETES,
+    NVRX,
+    TORCHELASTIC_EVENTS,
+    DLROVER,
+    CONSOLE,
+)
 """Every format, in the order in which they are asked."""
 
 

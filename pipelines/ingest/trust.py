@@ -79,7 +79,7 @@ def windows(lines: DataFrame) -> DataFrame:
     gpus, outcome, cause, model, team, priority, is_numbered, is_submitted. The last two are of the
     whole job.
     """
-    strong = lines.where("is_strong")
+    strong = _believed_starts(lines.where("is_strong"))
     is_start, is_end = F.col("event") == "attempt_started", F.col("event") == "attempt_ended"
     starts = (
         strong.where(is_start)
@@ -121,6 +121,15 @@ def windows(lines: DataFrame) -> DataFrame:
     )
 
 
+def _believed_starts(strong: DataFrame) -> DataFrame:
+    """Of unnumbered starts only the lowest emitter's: the others' are of the same attempts."""
+    is_open = (F.col("event") == "attempt_started") & F.col("attempt").isNull()
+    emitter = F.struct(F.coalesce("rank", F.lit(-1)), F.coalesce("host", F.lit("")))
+    lowest = F.min(F.when(is_open, emitter)).over(Window.partitionBy(*JOB))
+    marked = strong.withColumn("is_higher", is_open & (emitter > lowest))
+    return marked.where("NOT is_higher").drop("is_higher")
+
+
 _SO_FAR = (Window.unboundedPreceding, 0)
 _OF_WINDOW = (
     "window", "begin", "end", "next_begin", "number", "source", "gpus", "outcome", "cause",
@@ -155,22 +164,29 @@ def fitted(lines: DataFrame, known: DataFrame) -> DataFrame:
 def adopted(weak: DataFrame) -> DataFrame:
     """What is left of the weaker roles' lines: moved to the window's edge, less what it knows.
 
-    Dropped are submissions where the strongest tells one, and a finish that a later start belies.
+    Dropped are submissions where the strongest tells one, a finish that a later start belies, and
+    in an open window an end that is followed by another start of a weaker role: inside an
+    allocation that is a restart, of which other lines tell.
     """
     event = F.col("event")
+    in_window = Window.partitionBy(*JOB, "w_window")
+    latest_start = F.max(F.when(event == "attempt_started", F.col("at"))).over(in_window)
     is_end = event.isin("attempt_ended", "job_finished")
     is_closed = F.col("is_inside") & F.col("w_end").isNotNull()
     is_adopted_start = F.col("is_inside") & (event == "attempt_started")
     is_moved = is_adopted_start | (is_closed & is_end)
     at = F.when(is_adopted_start, F.col("w_begin")).when(is_closed & is_end, F.col("w_end"))
     is_belied = (event == "job_finished") & F.col("is_inside") & F.col("w_next_begin").isNotNull()
+    is_restarted = is_end & F.col("is_inside") & (F.col("at") < F.col("latest_start"))
+    is_followed = F.col("w_end").isNull() & F.coalesce(is_restarted, F.lit(False))
     is_known = (event == "job_submitted") & F.col("is_submitted")
     unsaid = {
         name: F.when(is_moved & F.col(f"w_{name}").isNotNull(), None).otherwise(F.col(name))
         for name in ("gpus", "outcome", "cause", *_DIMENSIONS)
     }
     return (
-        weak.where(~is_belied & ~is_known)
+        weak.withColumn("latest_start", latest_start)
+        .where(~is_belied & ~is_known & ~is_followed)
         .withColumn("moved", at)
         .withColumns(unsaid)
         .withColumn("rank", F.when(~is_moved, F.col("rank")))

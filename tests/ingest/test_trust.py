@@ -122,6 +122,31 @@ def test_what_becomes_of_a_weaker_line(spark, weak, kept):
     assert [row[:2] for row in seconds(found.where("source = 'steps'"))] == kept
 
 
+def test_in_an_open_window_an_end_that_another_start_follows_is_a_restart(spark):
+    """The launcher gave up at 1200 and was started again at 1210; at 1900 it gave up for good."""
+    found, _ = reconciled(
+        spark,
+        *SLURM,
+        line("torchelastic", 1010, "attempt_started"),
+        line("torchelastic", 1200, "attempt_ended", outcome="failed"),
+        line("torchelastic", 1210, "attempt_started"),
+        line("torchelastic", 1900, "attempt_ended", outcome="failed"),
+    )
+    told = found.where("source = 'torchelastic' AND event = 'attempt_ended'")
+    assert seconds(told) == [(1900, "attempt_ended", "torchelastic")]
+
+
+def test_of_unnumbered_starts_only_the_lowest_emitters_open_a_window(spark):
+    """The Workload is admitted at 100; the job that it stands for starts at 130."""
+    found, _ = reconciled(
+        spark,
+        line("kubernetes", 100, "attempt_started", gpus=8),
+        line("kubernetes", 130, "attempt_started", host="pytorchjob/j"),
+        line("steps", 160, "attempt_started"),
+    )
+    assert seconds(found.where("source = 'steps'")) == [(100, "attempt_started", "steps")]
+
+
 def test_instants_that_contradict_are_counted(spark):
     """A trainer that starts before it was granted its hardware, and ends after that was taken."""
     _, disagreed = reconciled(

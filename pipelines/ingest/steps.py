@@ -1,0 +1,361 @@
+"""Steps, phases and ends out of a trainer's lines, as its profile describes them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from decimal import Decimal
+from typing import Any, ClassVar
+
+from pipelines.ingest.listener import Context, Line, Told
+from pipelines.ingest.profile import Pattern, Profile
+
+_Values = dict[str, Any]
+_Tell = Callable[[Any, Pattern, _Values, Line], list[Told]]
+_STARTS = frozenset({"start", "stage", "restored", "train_begin"})
+"""Kinds that only a trainer which is starting writes."""
+
+
+@dataclass(slots=True)
+class _Entry:
+    """What is known of the way into the loop, since the trainer started or was set back."""
+
+    at: int | None = None
+    step: int | None = None
+    stage_at: int | None = None
+    said_by: Line | None = None
+    is_started: bool = False
+    is_told: bool = False
+
+
+@dataclass(slots=True)
+class _Emitter:
+    """What was heard from one rank: its last step, when that was, and a step that is held back."""
+
+    entry: _Entry | None = None
+    step: int | None = None
+    at: Decimal | None = None
+    origin: Decimal | None = None
+    since: Decimal | None = None
+    held: tuple[Line, _Values] | None = None
+
+
+@dataclass(slots=True)
+class Steps:
+    """Hears one trainer. Lines without a clock are placed by the durations that they state."""
+
+    context: Context
+    profile: Profile
+    source: ClassVar[str] = "steps"
+    _entry: _Entry = field(default_factory=_Entry)
+    _emitters: dict[tuple[int | None, str | None], _Emitter] = field(default_factory=dict)
+    _interval: int | None = None
+    _total: int | None = None
+    _is_starting: bool = False
+    _ended: Told | None = None
+
+    def hear(self, line: Line) -> Sequence[Told] | None:
+        """What the patterns that fit this line tell, in the profile's order."""
+        text = line.text if line.is_cut else line.text + "\n"
+        told: list[Told] | None = None
+        for pattern in self.profile.patterns:
+            if pattern.needs in text and (said := pattern.read(text)) is not None:
+                told = told or []
+                told += self._of(pattern, said, line)
+        return told
+
+    def end(self) -> Sequence[Told]:
+        """Steps held back for a second one that never came, and an end after which lines came."""
+        told: list[Told] = self._unfulfilled()
+        for emitter in self._emitters.values():
+            told += self._without_second(emitter)
+        if self._ended and (self.context.last_at or 0) > (self._ended.at or 0):
+            attrs = {**self._ended.attrs, "clock": "last line"}
+            told.append(Told("attempt_ended", self.context.last_at, self._ended.fields, attrs))
+        return told
+
+    def _of(self, pattern: Pattern, said: _Values, line: Line) -> list[Told]:
+        told: list[Told] = []
+        if "clock" in said and (at := self.context.instant(said["clock"])) is not None:
+            said["at"] = at
+        elif line.at is not None:
+            said["at"] = line.at
+        if pattern.kind in _STARTS:
+            told += self._starting(said)
+        self._interval = said.get("interval", self._interval)
+        return told + self._tells[pattern.kind](self, pattern, said, line)
+
+    def _now(self, said: _Values) -> int | None:
+        at: int | None = said.get("at", self.context.last_at)
+        return at
+
+    # -- starts ----------------------------------------------------------------------------------
+
+    def _starting(self, said: _Values) -> list[Told]:
+        """The first sign of a trainer that starts."""
+        if self._is_starting:
+            return []
+        told = [*self._unfulfilled(), Told("attempt_started", said.get("at"))]
+        self._is_starting = True
+        self._ended = self._total = None
+        self._entry = _Entry(is_started=True)
+        self.context.entries += 1
+        return told
+
+    def _unfulfilled(self) -> list[Told]:
+        """An entry that no step followed."""
+        entry = self._entry
+        if entry.is_told or entry.at is None or entry.step is None:
+            return []
+        entry.is_told = True
+        return [Told("train_begin", entry.at, {"step": entry.step}, said_by=entry.said_by)]
+
+    def _start(self, pattern: Pattern, said: _Values, line: Line) -> list[Told]:
+        """A start with a time of its own is where the first stage begins."""
+        self._entry.stage_at = said.get("at")
+        return self._fact(pattern, said, line)
+
+    def _fact(self, _: Pattern, said: _Values, __: Line) -> list[Told]:
+        for name, value in said.items():
+            if name == "gpus" and self.context.gpus is None:
+                self.context.gpus = value
+            elif name == "total":
+                self._total = value
+            elif isinstance(value, str) and name != "clock":
+                self.context.fields.setdefault(name, value)
+        return []
+
+    def _stage(self, pattern: Pattern, said: _Values, _: Line) -> list[Told]:
+        """A phase from the stage before to this one."""
+        begin, now = self._entry.stage_at, self._now(said)
+        self._entry.stage_at = now
+        if begin is None or now is None or not pattern.says.get("phase"):
+            return []
+        phase = {"phase": pattern.says["phase"]}
+        return [Told("phase_begin", begin, phase), Told("phase_end", now, phase)]
+
+    def _restored(self, pattern: Pattern, said: _Values, _: Line) -> list[Told]:
+        self._entry.step = said.get("step", pattern.says.get("step"))
+        return []
+
+    def _train_begin(self, _: Pattern, said: _Values, line: Line) -> list[Told]:
+        """The entry; told with the first step, which knows more of the position."""
+        self._entry.at, self._entry.said_by = self._now(said), line
+        self._entry.step = said.get("step", self._entry.step)
+        return []
+
+    # -- steps -----------------------------------------------------------------------------------
+
+    def _step(self, _: Pattern, said: _Values, line: Line) -> list[Told]:
+        """A step line: which emitter's, and of which entry."""
+        if not self._is_of_loop(said):
+            return []
+        said["last_at"] = self.context.last_at
+        emitter = self._emitters.setdefault((line.rank, line.host), _Emitter())
+        if "since" in said and "at" not in said:
+            said["place"] = _on_bar(emitter, said)
+        if said["step"] == 0:  # a bar that has just appeared
+            self._entry.at = self._entry.at if self._entry.at is not None else self._now(said)
+            return []
+        if emitter.entry is not self._entry:
+            return [*self._without_second(emitter), *self._first(emitter, said, line)]
+        return self._next(emitter, said, line)
+
+    def _is_of_loop(self, said: _Values) -> bool:
+        """Is it no bar of an evaluation, which has another length? Steps count over epochs."""
+        total = said.get("total")
+        if total is None:
+            return True
+        self._total = self._total or total
+        said["step"] += said.get("epoch", 0) * total
+        return "epoch" in said or total == self._total
+
+    def _next(self, emitter: _Emitter, said: _Values, line: Line) -> list[Told]:
+        """A step after another one: a lower one is a way back, the same one is printed twice."""
+        before = emitter.step or 0
+        if said["step"] < before:
+            return self._set_back(emitter, said, line)
+        if said["step"] == before:
+            return []
+        if emitter.held is not None:
+            return self._release(emitter, said, line)
+        self.context.progress += 1
+        return [self._step_told(emitter, line, said, said["step"] - before)]
+
+    def _set_back(self, emitter: _Emitter, said: _Values, line: Line) -> list[Told]:
+        """A lower step than the last: the trainer went back to a checkpoint."""
+        told = self._without_second(emitter)
+        self._entry = _Entry()
+        self.context.entries += 1
+        return told + self._first(emitter, said, line)
+
+    def _without_second(self, emitter: _Emitter) -> list[Told]:
+        """A step that was held back for a second one, which does not come."""
+        held, emitter.held = emitter.held, None
+        if held is None:
+            return []
+        told = self._step_told(emitter, *held, None)
+        return [] if told.at is None else [told]
+
+    def _first(self, emitter: _Emitter, said: _Values, line: Line) -> list[Told]:
+        """The first step after an entry: how many it stands for says what came before it."""
+        emitter.entry = self._entry
+        count = self._count(said["step"])
+        if count is None:
+            emitter.held, emitter.step = (line, said), said["step"]
+            return []
+        return self._entered(emitter, said, line, count)
+
+    def _count(self, step: int) -> int | None:
+        """How many steps the first line stands for."""
+        restored = self._entry.step
+        if restored is not None and restored < step:
+            return step - restored
+        return None if self._interval is None else min(self._interval, step)
+
+    def _release(self, emitter: _Emitter, said: _Values, line: Line) -> list[Told]:
+        """The second line tells the interval, and so what the first one stands for."""
+        held, emitter.held = emitter.held, None
+        count = said["step"] - (emitter.step or 0)
+        self.context.progress += 1
+        told = self._entered(emitter, held[1], held[0], min(count, held[1]["step"])) if held else []
+        return [*told, self._step_told(emitter, line, said, count)]
+
+    def _entered(self, emitter: _Emitter, said: _Values, line: Line, count: int) -> list[Told]:
+        """The entry into the loop, and the first step."""
+        entry, before = self._entry, said["step"] - count
+        emitter.at = None if entry.at is None else Decimal(entry.at)
+        step = self._step_told(emitter, line, said, count)
+        at = entry.at
+        if at is None and step.at is not None and "duration" in said:
+            at = step.at - round(said["duration"] * count)
+        at = entry.stage_at if at is None else at
+        told: list[Told] = []
+        if before == 0 and not entry.is_started:
+            told, entry.is_started = [Told("attempt_started", at, said_by=line)], True
+        self._is_starting = False
+        if at is None or entry.is_told:
+            return [*told, step]
+        entry.is_told = True
+        fields = {"step": before, "samples": _samples_before(said, before, count)}
+        is_said = entry.at is not None and entry.step == before
+        attrs = {} if is_said else {"inferred": "true"}
+        return [*told, Told("train_begin", at, fields, attrs, line), step]
+
+    def _step_told(self, emitter: _Emitter, line: Line, said: _Values, count: int | None) -> Told:
+        """A step at its own time, or where the durations since the last known time lead."""
+        attrs: dict[str, str] = {}
+        at = said.get("at")
+        if at is None and (place := self._placed(emitter, said, count)) is not None:
+            emitter.at, at = place, round(place)
+            self.context.last_at = max(at, self.context.last_at or at)
+            attrs = {"clock": "durations"}
+        elif at is not None:
+            emitter.at = Decimal(at)
+        elif (at := said["last_at"]) is not None:
+            attrs = {"clock": "line before"}
+        emitter.step = said["step"]
+        fields = {"step": said["step"], "samples": said.get("samples")}
+        return Told("step", at, fields, attrs, line)
+
+    def _placed(self, emitter: _Emitter, said: _Values, count: int | None) -> Decimal | None:
+        """The time of a step that names none. It is not before a time that the file named."""
+        last = said["last_at"]
+        base = emitter.at if emitter.at is not None else last
+        if base is None or last is None:
+            return None
+        if "place" in said:
+            place: Decimal | None = said["place"]
+            return place
+        if "duration" not in said or count is None:
+            return None
+        return max(Decimal(base + said["duration"] * count), Decimal(last))
+
+    # -- phases, checkpoints, ends ---------------------------------------------------------------
+
+    def _begin_or_end(self, pattern: Pattern, said: _Values, _: Line) -> list[Told]:
+        """A checkpoint's phases carry its step as span, so that saves may overlap."""
+        fields = _of(pattern, "phase", "blocking")
+        if "step" in said:
+            fields["span_id"] = str(said["step"])
+        return [Told(pattern.kind, said.get("at"), fields)]
+
+    def _phase(self, pattern: Pattern, said: _Values, _: Line) -> list[Told]:
+        """A phase of a stated duration. A line with a clock is its end; without, it comes next."""
+        length = round(said["duration"])
+        at = said.get("at")
+        begin = self.context.last_at if at is None else at - length
+        if begin is None:
+            return []
+        self.context.last_at = max(begin + length, self.context.last_at or 0)
+        fields = _of(pattern, "phase", "blocking")
+        attrs = {"duration": "stated"} | ({} if at is not None else {"clock": "line before"})
+        span = fields | {"span_id": f"stated {begin}"}
+        edges = (("phase_begin", begin), ("phase_end", begin + length))
+        return [Told(event, when, dict(span), dict(attrs)) for event, when in edges]
+
+    def _durable(self, _: Pattern, said: _Values, __: Line) -> list[Told]:
+        return [Told("checkpoint_durable", said.get("at"), {"step": said["step"]})]
+
+    def _interruption(self, pattern: Pattern, said: _Values, line: Line) -> list[Told]:
+        cause = _of(pattern, "cause")
+        return [Told("interruption", said.get("at"), cause, {"sign": line.text.strip()[:200]})]
+
+    def _attempt_ended(self, pattern: Pattern, said: _Values, line: Line) -> list[Told]:
+        fields = _of(pattern, "outcome", "cause")
+        attrs = {"sign": line.text.strip()[:200]}
+        self._ended = Told("attempt_ended", self._now(said), fields, attrs)
+        return [self._ended]
+
+    def _clock(self, _: Pattern, __: _Values, ___: Line) -> list[Told]:
+        return []
+
+    _tells: ClassVar[dict[str, _Tell]] = {
+        "step": _step,
+        "start": _start,
+        "stage": _stage,
+        "restored": _restored,
+        "train_begin": _train_begin,
+        "phase_begin": _begin_or_end,
+        "phase_end": _begin_or_end,
+        "phase": _phase,
+        "checkpoint_durable": _durable,
+        "interruption": _interruption,
+        "attempt_ended": _attempt_ended,
+        "fact": _fact,
+        "clock": _clock,
+    }
+
+
+def _on_bar(emitter: _Emitter, said: _Values) -> Decimal | None:
+    """The time of a state of a progress bar, by the time since it appeared.
+
+    A first bar is there since the last time that the file named, at the latest; another one since
+    the last step.
+    """
+    last, since = said["last_at"], said["since"]
+    if last is None:
+        return None
+    if emitter.origin is None:
+        emitter.origin = Decimal(last) - since
+    elif since < (emitter.since or 0):
+        emitter.origin = Decimal(last) if emitter.at is None else max(Decimal(last), emitter.at)
+    emitter.since = since
+    return max(emitter.origin + Decimal(since), Decimal(last))
+
+
+def _of(pattern: Pattern, *names: str) -> dict[str, Any]:
+    """What the profile itself says of such lines."""
+    return {name: pattern.says[name] for name in names if name in pattern.says}
+
+
+def _samples_before(said: _Values, before: int, count: int) -> int | None:
+    """The samples consumed before the first step, where its line says enough."""
+    if "samples" not in said:
+        return None
+    if before == 0:
+        return 0
+    if "batch" not in said:
+        return None
+    samples: int = said["samples"] - said["batch"] * count
+    return samples if samples >= 0 else None

@@ -25,6 +25,7 @@ from pipelines.taxonomy import DEFAULT, Taxonomy
 
 if TYPE_CHECKING:
     from pipelines.materialise import RunReport
+    from pipelines.site import Site
     from pipelines.spot import Spot
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -63,7 +64,9 @@ def as_of_option(command: F) -> F:
 def registry_option(command: F) -> F:
     """--registry, the site's YAML."""
     kind = click.Path(path_type=Path, dir_okay=False)
-    said = "The site's YAML: child components, owners, prices (docs/registry.md)."
+    said = (
+        "The site's YAML: components, owners, prices, sources (docs/registry.md, docs/sources.md)."
+    )
     return click.option("--registry", type=kind, envvar="ETT_REGISTRY", help=said)(command)
 
 
@@ -149,7 +152,7 @@ def account(
             as_of_ms=as_of_ms,
             dead_after_ms=dead_after * _MINUTE_MS,
             engine=engine,
-            taxonomy=taxonomy_of(registry),
+            site=site_file(registry),
             tick=tick,
         )
     if as_json:
@@ -236,6 +239,8 @@ def _tell(report: RunReport, warehouse: str, registry: Path | None) -> None:
         f"{report.fresh_file_count:,} of {report.file_count:,} files read: {report.line_count:,}"
         f" lines, {report.reject_count:,} of them rejects (table logbook__reject)"
     )
+    for why in report.set_aside:
+        err.print(harmless(why), markup=False)
     if not report.days:
         why = "none lies in the range asked for" if report.stale_days else "nothing is new"
         out.print(f"no day needed to be computed: {why}")
@@ -422,46 +427,67 @@ def job(job_id: str, warehouse: str, registry: Path | None, cluster: str | None)
 @click.option(
     "--seed", type=int, default=7, show_default=True, help="The same seed, the same fleet."
 )
-@click.option("--compress", is_flag=True, help="Write .jsonl.gz files.")
-def simulate(
-    folder: Path, scenario: str, events: int | None, jobs: int | None, days: int, start: date,
-    seed: int, *, compress: bool,
-) -> None:  # fmt: skip
+@click.option("--compress", is_flag=True, help="Write .gz files.")
+@click.option(
+    "--format",
+    "log_format",
+    type=click.Choice(("lifecycle", "joined")),
+    default="lifecycle",
+    show_default=True,
+    help="Lifecycle events, or the logs that sites have, with a site.yaml.",
+)
+def simulate(folder: Path, *, log_format: str, **wanted: Any) -> None:
     """Simulate a fleet: its logs in FOLDER/raw and its true ledger in FOLDER/truth.
 
     \b
     ett simulate fleet --events 1000000
     ett simulate better --scenario optimised --jobs 200 --days 30
+    ett simulate sources --format joined --jobs 100
     """
-    summary = _simulated(
-        folder, scenario=scenario, events=events, jobs=jobs, days=days, start=start, seed=seed,
-        compress=compress,
-    )  # fmt: skip
+    is_joined = log_format == "joined"
+    summary = _simulated(folder, is_joined=is_joined, **wanted)
     out.print(
         f"{summary.events:,} events of {summary.jobs:,} jobs in {summary.files:,} files under"
     )
     out.print(str(folder / "raw"), soft_wrap=True, markup=False)
-    out.print(
-        f"next: ett run {folder / 'raw'} --as-of {summary.as_of_ms}", soft_wrap=True, markup=False
-    )
+    site = f" --registry {folder / 'site.yaml'}" if is_joined else ""
+    following = f"next: ett run {folder / 'raw'}{site} --as-of {summary.as_of_ms}"
+    out.print(following, soft_wrap=True, markup=False)
 
 
-def _simulated(folder: Path, *, scenario: str, events: int | None, jobs: int | None, days: int,
-               start: date, seed: int, compress: bool = False) -> Any:  # fmt: skip
+def _simulated(
+    folder: Path, scenario: str, *, events: int | None, start: date, **wanted: Any
+) -> Any:
     from simulator import simulate as simulated  # noqa: PLC0415
 
     with progress_of(events, "simulating") as tick:
         return simulated(
             scenario,
             out=folder,
-            jobs=jobs,
             events=events,
-            days=days,
             start=datetime.combine(start, datetime.min.time(), UTC),
-            seed=seed,
-            compress=compress,
             progress=tick,
+            **wanted,
         )
+
+
+@ett.command()
+@click.argument("raw", nargs=-1, required=True)
+@registry_option
+def check(raw: tuple[str, ...], registry: Path | None) -> None:
+    """Say what logs are read as, what could not be read or joined, and what would tell more.
+
+    \b
+    ett check logs/
+    ett check logs/ --registry site.yaml
+    """
+    from pipelines import survey, terminal  # noqa: PLC0415 - pyarrow loads slowly
+
+    with progress_of(None, "reading") as tick:
+        seen = survey.survey(raw, site_file(registry), tick)
+    out.print(terminal.survey_report(seen))
+    if not seen.jobs:
+        raise InputError("no job in these files: see above what they were read as")
 
 
 @ett.command()
@@ -486,6 +512,13 @@ def taxonomy_of(registry: Path | None) -> Taxonomy:
     from pipelines.registry import load_registry  # noqa: PLC0415
 
     return load_registry(registry)
+
+
+def site_file(registry: Path | None) -> Site:
+    """What the site's file says, or the built-in settings."""
+    from pipelines.site import Site, load_site  # noqa: PLC0415
+
+    return load_site(registry) if registry else Site()
 
 
 @contextmanager

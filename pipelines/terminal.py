@@ -11,6 +11,7 @@ from rich.text import Text
 
 from dashboards.format import amount, duration, gpu_hours, percent
 from pipelines.errors import harmless
+from pipelines.survey import Reject, Survey, advice
 from pipelines.taxonomy import EFFECTIVE, Stage, Taxonomy
 
 Row = dict[str, Any]
@@ -223,3 +224,61 @@ def files_table(files: Sequence[Row]) -> Table:
         counts = ("line_count", "event_line_count", "reject_count", "ignored_count")
         table.add_row(source, str(len(of)), *(f"{sum(f[c] for f in of):,}" for c in counts))
     return table
+
+
+_FEW = 5
+
+
+def survey_report(seen: Survey) -> RenderableType:
+    """What files hold, by source and kind; what was not read or joined; what would tell more."""
+    parts: list[RenderableType] = [files_table(seen.files), _words_table(seen)]
+    parts += _blocks("not read", [_reject(r) for r in _worst(seen.rejects.values())])
+    joins = [f"{len(of):,} x {why}, as {of[0]}" for why, of in _most(seen.unjoined)]
+    parts += _blocks("not joined", joins)
+    notes = [f"{_files(of)}: {note}" for note, of in _most(seen.notes)]
+    parts += _blocks("odd", notes)
+    company = seen.company.most_common()
+    told = [f"{count:,} jobs of which {' + '.join(names)} speak" for names, count in company]
+    parts += _blocks("jobs", told)
+    advised = [f"{a.job_count:,} jobs: {a.text}" if a.job_count else a.text for a in advice(seen)]
+    return Group(*parts, *_blocks("to learn more", advised))
+
+
+def _words_table(seen: Survey) -> Table:
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    table.add_column("source")
+    table.add_column("tells of")
+    table.add_column("events", justify="right")
+    for (source, word), count in sorted(seen.words.items()):
+        table.add_row(source, Text(harmless(word)), f"{count:,}")
+    return table
+
+
+def _blocks(title: str, lines: Sequence[str]) -> list[RenderableType]:
+    """A titled list, its first lines; nothing where there are none."""
+    if not lines:
+        return []
+    hidden = len(lines) - _FEW
+    more = [Text(f"  … and {hidden:,} other kinds")] if hidden > 0 else []
+    shown = [Text(f"  {harmless(line)}", overflow="fold") for line in lines[:_FEW]]
+    return [Text(f"\n{title}", style="bold"), *shown, *more]
+
+
+def _worst(rejects: Iterable[Reject]) -> list[Reject]:
+    return sorted(rejects, key=lambda r: -r.line_count)
+
+
+def _reject(reject: Reject) -> str:
+    excerpt = " ".join(reject.excerpt[:_SHORT_EXCERPT].split())
+    return f"{reject.line_count:,} x {reject.place}: {reject.reason} | {excerpt}"
+
+
+_SHORT_EXCERPT = 80
+
+
+def _most(said: dict[str, list[str]]) -> list[tuple[str, list[str]]]:
+    return sorted(said.items(), key=lambda item: -len(item[1]))
+
+
+def _files(names: Sequence[str]) -> str:
+    return names[0] if len(names) == 1 else f"{len(names):,} files, as {names[0]}"

@@ -10,11 +10,12 @@ from typing import TYPE_CHECKING
 from pipelines.errors import UsageError
 from simulator.budget import Budget, Expectation, expect, log_interval, plan_budget, usual_lines
 from simulator.course import Course
+from simulator.formats.joined import JoinedLogs
 from simulator.intents import DAY_MS, Intent, intent
-from simulator.logs import LogFiles, Pen
 from simulator.publishing import Publishing
 from simulator.scenario import Scenario, Workload, scenario_named
 from simulator.truth import JobTruth, TruthWriter
+from simulator.writers import LifecycleLogs, Logs
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -48,6 +49,7 @@ def simulate(  # noqa: PLR0913 - each argument is a choice of its own, all but o
     start: datetime,
     seed: int,
     compress: bool = False,
+    is_joined: bool = False,
     progress: Callable[[int], None] | None = None,
 ) -> Summary:
     """Simulate `days` of a fleet from `start` and write its logs and its true ledger.
@@ -57,24 +59,30 @@ def simulate(  # noqa: PLR0913 - each argument is a choice of its own, all but o
     lines wanted, kept to within 5 % by the log intervals, and by the number of jobs where that is
     left open. `progress` is told the lines written so far. The same arguments give the same bytes.
 
+    `is_joined`: the same fleet in the logs that sites really have, in place of lifecycle events:
+    Slurm accounting, Kubernetes objects, and the output of launchers and trainers, with the
+    `out/site.yaml` that joins them (docs/simulator.md). `events` stays the number of lifecycle
+    events, so that the courses are the same.
+
     Raises UsageError for an unknown scenario, a start without a zone, a folder that already holds
     logs, or numbers that cannot be met.
     """
     chosen = scenario_named(scenario) if isinstance(scenario, str) else scenario
     plan = _plan(chosen, jobs=jobs, events=events, days=days, start=start, seed=seed)
     raw = _empty_folder(out / "raw")
-    files = LogFiles(raw, is_compressed=compress)
     truth_path = out / "truth"
     total_jobs = total_events = 0
-    with TruthWriter(truth_path) as truths:
-        for truth, lines in _courses(chosen, plan, files):
+    logs: Logs = LifecycleLogs(raw, plan.as_of_ms, is_compressed=compress)
+    if is_joined:
+        logs = JoinedLogs(out, plan.as_of_ms, is_compressed=compress)
+    with TruthWriter(truth_path) as truths, logs:
+        for truth, lines in _courses(chosen, plan, logs):
             truths.add(truth)
             total_jobs, total_events = total_jobs + 1, total_events + lines
             if progress is not None:
                 progress(total_events)
-        files.flush()
     summary = Summary(
-        total_jobs, total_events, files.file_count, files.byte_count, plan.as_of_ms, truth_path
+        total_jobs, total_events, logs.file_count, logs.byte_count, plan.as_of_ms, truth_path
     )
     _describe(out / "simulation.json", chosen, plan, summary)
     return summary
@@ -133,44 +141,34 @@ def _plan(
     return replace(plan, budget=plan_budget(events, plan.jobs, plan.expectations(scenario)))
 
 
-def _courses(scenario: Scenario, plan: _Plan, files: LogFiles) -> Iterator[tuple[JobTruth, int]]:
+def _courses(scenario: Scenario, plan: _Plan, logs: Logs) -> Iterator[tuple[JobTruth, int]]:
     """Every job lived: its truth and the lines it wrote."""
     budget = plan.budget
     for one, expected in plan.expectations(scenario):
         rng = Random(f"{plan.seed}:course:{one.index}")
         usual = budget.allow(one) if budget else log_interval(one, 1.0)
         every = max(1, int(usual + rng.random()))
-        pen = _pen(one, files)
+        pen, book = logs.open(one, one.job_id, habits=one.habits)
         course = Course(one, scenario, pen, as_of=plan.as_of_ms, log_every=every, rng=rng)
-        yield course.run(), pen.lines
+        course.book = book
+        yield logs.close(one, course.run()), pen.lines
         others = pen.lines - pen.step_lines
         if course.publish_from is not None and course.publish_from < plan.as_of_ms:
-            publishing = _publishing_after(course, course.publish_from, files)
-            yield publishing.run(), publishing.pen.lines
+            publishing = _publishing_after(course, course.publish_from, logs)
+            yield logs.close(one, publishing.run()), publishing.pen.lines
             others += publishing.pen.lines
         if budget:
             budget.spend(one, expected, (pen.step_lines, others), every)
 
 
-def _publishing_after(course: Course, ready_ms: int, files: LogFiles) -> Publishing:
+def _publishing_after(course: Course, ready_ms: int, logs: Logs) -> Publishing:
     """The job that publishes the model of `course` some time after it is `ready_ms`."""
     one = course.intent
-    pen = Pen(files, one.cluster.name, f"{one.job_id}-publish", one.cluster.layout)
+    pen, book = logs.open(one, f"{one.job_id}-publish")
     at = min(ready_ms + course.rng.randint(*_ASKED_WITHIN_MS), course.as_of)
-    return Publishing(one, course.scenario, pen, at=at, as_of=course.as_of, rng=course.rng)
-
-
-def _pen(one: Intent, files: LogFiles) -> Pen:
-    habits = one.habits
-    return Pen(
-        files,
-        one.cluster.name,
-        one.job_id,
-        one.cluster.layout,
-        ranks=habits.ranks,
-        is_numbered=habits.is_numbered,
-        resends=habits.resends,
-    )
+    publishing = Publishing(one, course.scenario, pen, at=at, as_of=course.as_of, rng=course.rng)
+    publishing.book = book
+    return publishing
 
 
 def _empty_folder(folder: Path) -> Path:

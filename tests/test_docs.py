@@ -168,8 +168,9 @@ def test_readme_commands_run(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     write_log(tmp_path / "logs" / "my-job.jsonl", "02_crash_replay_requeue", job_id="my-job")
     asked = commands(ROOT / "README.md", "ett")
-    assert [words[0] for words in asked] == ["account", "run", "top", "job", "doctor"]
+    assert [words[0] for words in asked] == ["check", "account", "run", "top", "job", "doctor"]
     told = {words[0]: ett(*words) for words in asked}
+    assert "1 jobs of which lifecycle speak" in told["check"]
     assert "43.0%" in told["account"]
     assert (tmp_path / "site" / "index.html").is_file()
     assert (tmp_path / "warehouse" / "ledger__interval").is_dir()

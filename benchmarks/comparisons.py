@@ -84,6 +84,48 @@ def _one_log(sizes: Sizes) -> tuple[Path, int]:
         return plain, sum(1 for _ in lines)
 
 
+# What each kind of file is asked for by grep: the lines that tell something.
+_PATTERNS = {
+    "slurm": r"^[0-9_]+\|",
+    "jobs": r"iteration +[0-9]+/ *[0-9]+ \|.*elapsed time per iteration \((ms|s)\): [0-9.]+ \|",
+    "k8s": r'"kind": ?"(Job|JobSet|PyTorchJob|Workload|Pod|Event)"',
+}
+
+
+def sources(sizes: Sizes) -> list[Comparison]:
+    """The readers of the logs that sites have, against `grep -c` of what they look for."""
+    folder = sizes.folder / "joined"
+    start = datetime(2026, 11, 1, tzinfo=UTC)
+    simulate(
+        "exercise", out=folder, events=sizes.lines, days=14, start=start, seed=7, is_joined=True
+    )
+    return [_source(folder, kind, pattern) for kind, pattern in _PATTERNS.items()]
+
+
+def _source(folder: Path, kind: str, pattern: str) -> Comparison:
+    """One kind of file of the joined fleet, under its clusters' names in a folder of its own."""
+    raw = folder / f"only-{kind}"
+    for found in sorted((folder / "raw").glob(f"*/{kind}")):
+        shutil.copytree(found, raw / found.parent.name / kind)
+    files = [path for path in raw.rglob("*") if path.is_file()]
+    data = [path.read_bytes() for path in files]
+    count = sum(text.count(b"\n") for text in data)
+    reader_, grep = f"reader, {kind}", f"grep -c, {kind}"
+    return Comparison(
+        title=f"sources: {kind}",
+        about=f"{count:,} lines, {sum(map(len, data)) / 1e6:.0f} MB, {len(files):,} files of"
+        " a simulated fleet; `grep -rcE` for the lines that tell something.",
+        unit="lines",
+        count=count,
+        contenders=[
+            Contender(grep, "grep_count.py", [pattern, str(raw)]),
+            Contender(reader_, "read_sources.py", [str(raw), str(folder / "site.yaml")]),
+        ],
+        rows=[Row(grep, grep, ("read",)), Row(reader_, reader_, ("read",))],
+        baseline=grep,
+    )
+
+
 # As far as the contenders by hand go; and all that is published.
 _PARTS = {
     "component sums": ("--until", "rows", "--again"),

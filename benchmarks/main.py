@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
 ALL: dict[str, Callable[[Sizes], Comparison | list[Comparison]]] = {
     "reader": comparisons.reader,
+    "sources": comparisons.sources,
     "ledger": comparisons.ledger,
     "goodput": comparisons.goodput,
     "writing": comparisons.writing,
@@ -59,7 +60,9 @@ def parsed() -> argparse.Namespace:
     parser.add_argument(
         "--repeats", type=int, default=3, help="times each is measured (%(default)s)"
     )
-    parser.add_argument("--lines", type=int, default=500_000, help="reader: lines (%(default)s)")
+    parser.add_argument(
+        "--lines", type=int, default=500_000, help="reader, sources: lines (%(default)s)"
+    )
     parser.add_argument("--marks", type=int, default=2_000_000, help="ledger: marks (%(default)s)")
     parser.add_argument("--steps", type=int, default=1_000_000, help="goodput: steps (%(default)s)")
     parser.add_argument(

@@ -28,6 +28,7 @@ _RANK = re.compile(
     r"|\[\d+,(?P<mpi>\d+)\]<std(?:out|err)>:|(?P<srun>\d{1,6}):(?= )) ?"
 )
 _REPLICA = re.compile(r"[\w.-]+/\d+ (?=\[)")
+_HOST = re.compile(r"([A-Za-z][\w.-]*\d): (?=\[)")  # of pdsh and its like
 _NAMES = ("Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec")
 _MONTHS = {name: number for number, name in enumerate(_NAMES, 1)}
 # What may stand before a clock: up to three words in brackets, of a logger or of its level.
@@ -151,6 +152,8 @@ def _take_rank(line: Plain) -> None:
     """`[default7]:`, `[rank3]:`, `[host:3]:`, `[1,3]<stdout>:` and `3: ` name a rank."""
     if found := _REPLICA.match(line.text):
         line.text = line.text[found.end() :]
+    elif found := _HOST.match(line.text):
+        line.host, line.text = found[1], line.text[found.end() :]
     found = _RANK.match(line.text)
     if not found or line.rank is not None:
         return

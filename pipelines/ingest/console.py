@@ -123,52 +123,64 @@ class _Cleaner:
     context: Context
     _parts: list[Plain] = field(default_factory=list)
     _number: int = 0
+    _owed: int = 0  # lines of the file that no Line stands for yet
 
     def take(self, number: int, raw: bytes) -> list[Line]:
         """The states of one line of the file: a carriage return begins another."""
         text = raw.decode(errors="replace")
         is_cut = not text.endswith("\n")
         text = text.rstrip("\r\n")
-        if "\r" not in text:
-            return self._line(number, plain(text), is_cut=is_cut)
-        states = [state for state in text.split("\r") if state.strip()] or [""]
-        lines = [line for s in states for line in self._line(number, plain(s), is_cut=is_cut)]
-        for line in lines[:-1]:
-            line.lines, line.is_cut = 0, False
-        return lines
+        states = [s for s in text.split("\r") if s.strip()] if "\r" in text else [text]
+        lines: list[Line] = []
+        try:
+            for state in states or [""]:
+                lines += self._line(number, plain(state))
+        except RejectError:
+            self._parts.clear()
+            raise
+        self._owed += 1
+        return self._counted(lines, is_cut=is_cut)
 
     def rest(self) -> list[Line]:
         """A part whose rest never came."""
-        return self._whole(self._parts[0], is_cut=True) if self._parts else []
+        try:
+            lines = self._whole() if self._parts else []
+        except RejectError:
+            lines = []
+        if not lines and self._owed:
+            lines = [Line(self._number, "", "")]
+        return self._counted(lines, is_cut=True)
 
-    def _line(self, number: int, said: Plain, *, is_cut: bool) -> list[Line]:
-        if said.fields:
-            for name, value in said.fields.items():
-                self.context.fields.setdefault(name, value)
+    def _counted(self, lines: list[Line], *, is_cut: bool) -> list[Line]:
+        """The last of them stands for the lines of the file that came to it."""
+        for line in lines:
+            line.lines = 0
+        if lines:
+            lines[-1].lines, lines[-1].is_cut, self._owed = self._owed, is_cut, 0
+        return lines
+
+    def _line(self, number: int, said: Plain) -> list[Line]:
+        for name, value in (said.fields or {}).items():
+            self.context.fields.setdefault(name, value)
         if not self._parts:
             self._number = number
-        if said.is_partial:
-            self._parts.append(said)
-            return []
-        if self._parts:
-            said = plain("".join(part.raw for part in self._parts) + said.raw)
-            said.collected = self._parts[0].collected
-        return self._whole(said, is_cut=is_cut)
+        self._parts.append(said)
+        return [] if said.is_partial else self._whole()
 
-    def _whole(self, said: Plain, *, is_cut: bool) -> list[Line]:
-        """The emitter's own clock holds, unless only the collector's names a zone."""
-        count, self._parts = max(len(self._parts) + 1, 1), []
+    def _whole(self) -> list[Line]:
+        """The parts as one. The emitter's clock holds, unless only the collector's names a zone."""
+        first, said = self._parts[0], self._parts[-1]
+        if len(self._parts) > 1:
+            said = plain("".join(part.raw for part in self._parts))
+            said.collected = first.collected
+        self._parts.clear()
         clock, stamps = self.context.clock, [said.stamp, said.collected]
         if said.stamp and said.collected and not said.stamp.zone and not clock.zone:
             stamps.reverse()
         stamp = stamps[0] or stamps[1]
         placed = clock.of(stamp, self.context.last_at) if stamp else None
-        return [
-            Line(
-                self._number, said.text, said.raw, said.rank, said.host,
-                placed.at if placed else None, count, is_cut, placed.attrs if placed else {},
-            )
-        ]  # fmt: skip
+        at, attrs = (placed.at, placed.attrs) if placed else (None, {})
+        return [Line(self._number, said.text, said.raw, said.rank, said.host, at, attrs=attrs)]
 
 
 class _Joiner:
@@ -191,11 +203,10 @@ class _Joiner:
         return held
 
     def _one(self, line: Line) -> list[Line]:
+        if self._is_whole(line):
+            return [*self.rest(), line]
         if any(p.may_begin(line.text) for p in self._patterns):
-            released = self.rest()
-            if self._is_whole(line):
-                return [*released, line]
-            self._held = [line]
+            released, self._held = self._held, [line]
             return released
         if not self._held:
             return [line]
@@ -248,6 +259,7 @@ class _Job:
     context: Context
     listeners: Sequence[Listener]
     key: Key | None = None
+    _known_ids: frozenset[str] = frozenset()
     _kept: list[_Kept] = field(default_factory=list)
     _slurm_ids: set[str] = field(default_factory=set)
     _first: tuple[int, int] | None = None  # line and time of the first clock
@@ -257,6 +269,7 @@ class _Job:
     _undated: int = 0
     _is_heard: bool = False  # a state of the line at hand
     _is_open: bool = False
+    _is_counted: bool = False  # the launcher says how many accelerators there are
     _has_step: bool = False
     _has_ended: bool = False
 
@@ -319,6 +332,7 @@ class _Job:
         attrs |= by.attrs if at == by.at else {}
         if told.event == "attempt_started":  # a launcher's
             self._launched = self._launched or (by.number, at)
+            self._is_counted = self._is_counted or "gpus" in told.fields
             self._is_open, self._has_ended = True, False
         self._has_ended = self._has_ended or told.event == "attempt_ended"
         fields = {"rank": by.rank, "host": by.host} | told.fields
@@ -373,7 +387,7 @@ class _Job:
         own_id = next(iter(self._slurm_ids)) if one else job_id(reading.file.name)
         if len(self._slurm_ids) > 1:
             self.context.note("several Slurm jobs wrote it: the job has the file's name")
-        self.key = reading.key(own_id, fields)
+        self.key, self._known_ids = reading.key(own_id, fields), frozenset(self._slurm_ids)
         line, first = self._first or (1, 0)
         at = min([first, *(kept.at for kept in self._kept)])
         attrs = {"clock": "first line"}
@@ -382,7 +396,7 @@ class _Job:
         if self._launched is not None:
             line, at = self._launched
             attrs["clock"] = "launcher"
-        if self._launched is None or self._gpus():
+        if self._launched is None or (self._gpus() and not self._is_counted):
             kind = "attempt_started" if self._is_open else "alive"
             said = self._gpus() if self._is_open else {}
             yield self._event(_Kept(line, at, kind, SOURCE, said, attrs))
@@ -435,7 +449,7 @@ class _Job:
         if context.clock.is_yearless:
             context.note("some times name no year: it is that of the nearest line that does, else "
                          "of the file's last change")  # fmt: skip
-        if self.key is not None and len(self._slurm_ids - {self.key.job_id}) > 0:
+        if self.key is not None and self._slurm_ids != self._known_ids:
             context.note("a Slurm job is named behind the place where the job had to be known")
 
 

@@ -53,6 +53,7 @@ class Steps:
     _total: int | None = None
     _is_starting: bool = False
     _ended: Told | None = None
+    _begun: dict[tuple[str, int | None], Told] = field(default_factory=dict)
 
     def hear(self, line: Line) -> Sequence[Told] | None:
         """What the patterns that fit this line tell, in the profile's order."""
@@ -66,7 +67,7 @@ class Steps:
 
     def end(self) -> Sequence[Told]:
         """Steps held back for a second one that never came, and an end after which lines came."""
-        told: list[Told] = self._unfulfilled()
+        told = self._unfulfilled()
         for emitter in self._emitters.values():
             told += self._without_second(emitter)
         if self._ended and (self.context.last_at or 0) > (self._ended.at or 0):
@@ -103,12 +104,13 @@ class Steps:
         return told
 
     def _unfulfilled(self) -> list[Told]:
-        """An entry that no step followed."""
-        entry = self._entry
+        """Phases that no end followed, and an entry that no step followed."""
+        told, entry = [t for t in self._begun.values() if t.at is not None], self._entry
+        self._begun.clear()
         if entry.is_told or entry.at is None or entry.step is None:
-            return []
+            return told
         entry.is_told = True
-        return [Told("train_begin", entry.at, {"step": entry.step}, said_by=entry.said_by)]
+        return [*told, Told("train_begin", entry.at, {"step": entry.step}, said_by=entry.said_by)]
 
     def _start(self, pattern: Pattern, said: _Values, line: Line) -> list[Told]:
         """A start with a time of its own is where the first stage begins."""
@@ -273,12 +275,26 @@ class Steps:
 
     # -- phases, checkpoints, ends ---------------------------------------------------------------
 
-    def _begin_or_end(self, pattern: Pattern, said: _Values, _: Line) -> list[Told]:
-        """A checkpoint's phases carry its step as span, so that saves may overlap."""
-        fields = _of(pattern, "phase", "blocking")
+    def _begin_or_end(self, pattern: Pattern, said: _Values, line: Line) -> list[Told]:
+        """A checkpoint's phases carry its step as span, so that saves may overlap.
+
+        A begin without a clock waits for its end: where no time was named between them, the log
+        does not say how long it was, and neither is told.
+        """
+        fields, at = _of(pattern, "phase", "blocking"), self._now(said)
+        span = fields["phase"], said.get("step")
         if "step" in said:
-            fields["span_id"] = str(said["step"])
-        return [Told(pattern.kind, said.get("at"), fields)]
+            again = f", start {self.context.entries}" if self.context.entries > 1 else ""
+            fields["span_id"] = f"{said['step']}{again}"
+        attrs = {} if "at" in said else {"clock": "line before"}
+        told = Told(pattern.kind, at, fields, attrs, line)
+        waiting = self._begun.pop(span, None)
+        if pattern.kind == "phase_begin" and "at" not in said:
+            self._begun[span] = told
+            return [waiting] if waiting else []
+        if waiting is None:
+            return [told]
+        return [] if waiting.at == at else [waiting, told]
 
     def _phase(self, pattern: Pattern, said: _Values, _: Line) -> list[Told]:
         """A phase of a stated duration. A line with a clock is its end; without, it comes next."""

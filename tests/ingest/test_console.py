@@ -3,6 +3,8 @@ import json
 import pickle
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from pipelines import spot
 from pipelines.ingest.console import is_console, job_id
@@ -12,8 +14,11 @@ from pipelines.ingest.profile import built_in
 from pipelines.ingest.reading import files_batch, read_files
 from pipelines.ingest.recognise import recognise
 from pipelines.ingest.settings import FileSettings, SourceRule, Sources
+from pipelines.ingest.signs import TRACEBACK
 from pipelines.taxonomy import DEFAULT
+from tests import oracle
 from tests.ingest.console_logs import at, clock, megatron, read, told
+from tests.ingest.helpers import as_lines
 
 UTC_TAKEN = "no zone declared: its times are taken as UTC; declare `zone:` for it under `sources:`"
 
@@ -133,6 +138,21 @@ def test_a_rotated_part_opens_no_attempt():
     assert tally.notes[-1] == "no start of a trainer in it: it goes on an attempt, or its part"
 
 
+def test_the_parts_of_a_rotated_log_are_one_attempt():
+    """As one file or as two: the same account."""
+    start = ["using world size: 16, data-parallel-size: 1", "    will not load any checkpoints and will start from random"]  # fmt: skip
+    lines = [f"[{clock(1)}] x", *start, *[megatron(n, 1000, second=10 + n) for n in range(1, 41)]]
+
+    def account(**parts):
+        events = [event for name, part in parts.items() for event in read("\n".join(part), name=name.replace("_", "."))[0]]  # fmt: skip
+        (job,) = oracle.account(as_lines(events), as_of=at(10_000))["jobs"]
+        return job["job_id"], job["wall_ms"], job["components"], len(job["attempts"])
+
+    whole = account(x_log=lines)
+    assert whole == ("x", 49_000, {"effective_training": 40_000, "unattributed": 9_000}, 1)
+    assert account(x_log_1=lines[:20], x_log=lines[20:]) == whole
+
+
 @pytest.mark.parametrize(
     ("name", "job"),
     [("a/tr11.out.2.gz", "a/tr11"), ("slurm-123.out", "slurm-123"), ("x.log.zst", "x"), ("x.1809579", "x.1809579")],
@@ -194,6 +214,20 @@ def test_any_bytes_are_accounted_for():
     junk = b'\xff\xfe\x00 iteration\r\r\n{"log": 3}\n{"log": "\\ud800"}\n\n[[[[[\n' + STEP.encode()
     _, rejects, tally = read(junk)
     assert (rejects, tally.ignored_count) == ([], 6)
+
+
+PIECES = [STEP, f"[{clock(5)}] {STEP}", TRACEBACK, "ValueError: x", " DUE TO TIME LIMIT", "[default7]: ", "\r", "\x1b[31m",
+          '{"log": "x"}', "2026-03-01T00:00:09Z stdout P ", "x" * 99, "JOB 7 ON n CANCELLED AT 2026-03-01T00:00:50", "99: ",
+          "[9999-99-99 99:99:99]", "I0230 25:61:61.9 ", "saving checkpoint at iteration 7 to x", "0/2 [00:00<?, ?it/s]", "\udcff"]  # fmt: skip
+
+
+@given(st.lists(st.lists(st.sampled_from(PIECES) | st.text(max_size=9), max_size=4), max_size=9))
+def test_whatever_is_written_every_line_is_accounted_for(lines):
+    """`read` fails where one is lost; and no event has a time that the file does not name."""
+    text = "\n".join("".join(line) for line in lines)
+    events, _, tally = read(text.encode(errors="surrogateescape"), zone="Europe/Oslo")
+    assert not any("failed at line" in note for note in tally.notes)
+    assert all(event["job_id"] for event in events)
 
 
 def test_every_real_console_log_is_read_whole(real_logs):

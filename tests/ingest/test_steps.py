@@ -140,6 +140,22 @@ def test_saves_that_hold_the_loop_and_one_in_the_background():
     ]
 
 
+def test_a_save_without_a_clock_is_told_where_its_duration_is_or_where_it_never_ends():
+    step = megatron(2, 1000, second=2)
+    saving = "saving checkpoint at iteration       2 to /c in torch format"
+    saved = "  successfully saved checkpoint from iteration       2 to /c"
+
+    def saves(*lines):
+        rows = told(megatron(1, 1000, second=1), step, *lines)
+        return [(s, k) for s, k, f in rows if f.get("phase") == "checkpoint_save"]
+
+    assert saves(saving, saved) == []
+    assert saves(saving, saved, "time (ms) | save-checkpoint: 4500.00") == [
+        (2, "phase_begin"), (6.5, "phase_end"),
+    ]  # fmt: skip
+    assert saves(saving) == [(2, "phase_begin")]
+
+
 def test_a_stated_duration_ends_at_the_line_s_clock_or_follows_the_last_one():
     dated = f"[{clock(60)}] time (ms) | save-checkpoint: 4500.00"
     undated = "    evaluate .......................................: (1785.77, 2000.00)"

@@ -167,19 +167,16 @@ def _format_of(
     if _ARRAY.match(begin):
         return None
     weak: Format | None = None
+    strong = tuple(f for f in asked if not f.is_weak)
     unfinished = b""
     for chunk in chain([bytes(begin)], chunks, [b"\n"]):
         *lines, unfinished = (unfinished + chunk).split(b"\n")
         for line in lines:
-            found = format_of_line(line, sources, asked if weak is None else _strong(asked))
+            found = format_of_line(line, sources, asked if weak is None else strong)
             if found is not None and not found.is_weak:
                 return found
             weak = weak or found
     return weak
-
-
-def _strong(asked: tuple[Format, ...]) -> tuple[Format, ...]:
-    return tuple(f for f in asked if not f.is_weak)
 
 
 def format_of_line(

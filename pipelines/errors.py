@@ -58,7 +58,16 @@ def nearest(word: str, known: Iterable[str]) -> str:
     "did you mean 'checkpoint_save'?"
     >>> nearest("zzz", ["compile", "evaluation"])
     'known: compile, evaluation'
+
+    Of many known words the first are named, and how many there are.
     """
     words = sorted(known)
     close = get_close_matches(word, words, n=1, cutoff=0.6)
-    return f"did you mean '{close[0]}'?" if close else f"known: {', '.join(words)}"
+    if close:
+        return f"did you mean '{close[0]}'?"
+    hidden = len(words) - _MOST_NAMED
+    more = f", … ({len(words):,} in all)" if hidden > 0 else ""
+    return f"known: {', '.join(words[:_MOST_NAMED])}{more}"
+
+
+_MOST_NAMED = 40

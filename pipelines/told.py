@@ -111,7 +111,7 @@ def job(warehouse: str, job_id: str, *, cluster: str | None) -> JobStory:
     clusters = sorted({c["cluster"] for c in found})
     if not found:
         every = sorted({c["job_id"] for c in cards})
-        raise InputError(f"no job '{job_id}' is published in {warehouse}: {_near(job_id, every)}")
+        raise InputError(f"no job '{job_id}' is published in {warehouse}: {nearest(job_id, every)}")
     if len(clusters) > 1:
         raise InputError(
             f"'{job_id}' is a job of several clusters: say --cluster {' or '.join(clusters)}"
@@ -119,11 +119,6 @@ def job(warehouse: str, job_id: str, *, cluster: str | None) -> JobStory:
     fact = max(found, key=lambda c: c["ds"])
     rows = {table.name.split("__")[1]: _of(published, table, fact) for table in _OF_A_JOB}
     return JobStory(account(fact, **rows), fact["model"], rows["interval"])
-
-
-def _near(job_id: str, known: Sequence[str]) -> str:
-    few = 20
-    return nearest(job_id, known) if len(known) <= few else nearest(job_id, known)[: few * 10]
 
 
 def _of(published: Published, table: tables.Table, fact: Row) -> list[Row]:

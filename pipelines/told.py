@@ -33,6 +33,7 @@ class Ranking:
     held_gpu_ms: int
     effective_gpu_ms: int
     jobs_without_gpus: int
+    untold_gpu_ms: int = 0
 
 
 @dataclass(frozen=True)
@@ -48,7 +49,10 @@ def ranking(warehouse: str, *, first: date | None, last: date | None) -> Ranking
     """The charges by component and owner, of the published days from `first` to `last`."""
     published = Published(Path(warehouse))
     fleet = _rows(
-        published, tables.SCORECARD_FLEET, ["ds", "held_gpu_ms", "effective_gpu_ms"], None
+        published,
+        tables.SCORECARD_FLEET,
+        ["ds", "held_gpu_ms", "effective_gpu_ms", "untold_gpu_ms"],
+        None,
     )
     days = sorted(
         row["ds"]
@@ -66,6 +70,7 @@ def ranking(warehouse: str, *, first: date | None, last: date | None) -> Ranking
         held_gpu_ms=sum(row["held_gpu_ms"] for row in covered),
         effective_gpu_ms=sum(row["effective_gpu_ms"] for row in covered),
         jobs_without_gpus=_jobs_without_gpus(published, days),
+        untold_gpu_ms=sum(row["untold_gpu_ms"] for row in covered),
     )
 
 
@@ -90,14 +95,18 @@ def headline(found: Ranking) -> str:
     """One line: the days, ETT% by GPU time, and what was lost."""
     if not found.days:
         return "no day of that range is published"
-    ratio = found.effective_gpu_ms / found.held_gpu_ms if found.held_gpu_ms else None
+    is_known = found.held_gpu_ms > found.untold_gpu_ms
+    ratio = found.effective_gpu_ms / found.held_gpu_ms if is_known else None
     lost = gpu_hours(found.held_gpu_ms - found.effective_gpu_ms)
     first, last = found.days[0], found.days[-1]
     span = f"{first}" if first == last else f"{first} to {last}"
-    silent = found.jobs_without_gpus
+    silent, untold = found.jobs_without_gpus, found.untold_gpu_ms
     caveat = f"; {silent:,} jobs never say how many GPUs they held: not in it" if silent else ""
+    if untold:
+        caveat += f"; of {gpu_hours(untold)} GPU-hours no source tells of training"
+    bound = "at least " if untold else ""
     return (
-        f"{span}: ETT {percent(ratio)} of"
+        f"{span}: ETT {bound}{percent(ratio)} of"
         f" {gpu_hours(found.held_gpu_ms)} GPU-hours, {lost} lost{caveat}"
     )
 

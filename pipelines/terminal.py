@@ -110,7 +110,7 @@ def job_report(
         f"  ETT {percent(account['ett_ratio'])} of {duration(account['wall_ms'])}",
         f", {held(account)} GPU-hours held",
     )
-    parts: list[RenderableType] = [head, Text(f"told by {', '.join(account['sources'])}")]
+    parts: list[RenderableType] = [head, Text(harmless(f"told by {', '.join(account['sources'])}"))]
     if account["flags"]:
         parts.append(Text(f"flags: {', '.join(account['flags'])}"))
     parts += [

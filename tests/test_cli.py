@@ -191,7 +191,7 @@ def test_names_from_logs_and_sites_are_shown_as_they_are_and_never_obeyed():
     name = "[/][red]x\x1b[31m\n"
     job = {
         "job_id": name, "ett_ratio": None, "wall_ms": 1, "held_gpu_ms": 0, "effective_gpu_ms": 0,
-        "stages": {}, "components": {"compile": 1}, "flags": [], "tts_ms": None, "ttr_ms": [],
+        "stages": {}, "components": {"compile": 1}, "flags": [], "sources": ["slurm"], "tts_ms": None, "ttr_ms": [],
         "interruptions": {},
     }  # fmt: skip
     lost = {

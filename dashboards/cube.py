@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from datetime import date
 
     from dashboards.published import Published
+    from pipelines.tables import Table
 
 # Most GPUs held by an attempt: the upper end of each size but the last.
 SIZES = (
@@ -111,35 +112,36 @@ def _prices(charges: pd.DataFrame) -> pd.DataFrame:
 def _events(
     published: Published, dates: Sequence[date], jobs: pd.DataFrame
 ) -> dict[str, pd.DataFrame]:
-    struck = published.read(
-        tables.SCORECARD_INTERRUPTION, ["ds", *JOB, "cause", "is_infrastructure"], dates
-    )
-    back = published.read(tables.SCORECARD_RECOVERY, ["ds", *JOB, "cause", "ttr_ms"], dates)
-    ledger = published.read(
+    def read(table: Table, columns: Sequence[str]) -> pd.DataFrame:
+        return _numbered(published.read(table, ["ds", *JOB, *columns], dates), dates, jobs)
+
+    ledger = read(
         tables.LEDGER_INTERVAL,
-        ["ds", *JOB, "attempt", "started_at", "component", "duration_ms", "gpu_ms", "cause"],
-        dates,
+        ["attempt", "started_at", "component", "duration_ms", "gpu_ms", "cause"],
     )
     lost = ledger[ledger["cause"].notna() & (ledger["component"] != EFFECTIVE)]
-    by_cause = lost.groupby(["ds", *JOB, "cause"], as_index=False)[["duration_ms", "gpu_ms"]].sum()
+    by_cause = lost.groupby(["day", "job", "cause"], as_index=False)
     return {
-        "interruptions": _numbered(struck, dates, jobs),
-        "recoveries": _numbered(back, dates, jobs),
-        "cause_losses": _numbered(by_cause, dates, jobs),
-        "attempts": _numbered(_by_attempt(published, dates, ledger), dates, jobs),
+        "interruptions": read(tables.SCORECARD_INTERRUPTION, ["cause", "is_infrastructure"]),
+        "recoveries": read(tables.SCORECARD_RECOVERY, ["cause", "ttr_ms"]),
+        "cause_losses": by_cause[["duration_ms", "gpu_ms"]].sum(),
+        "attempts": _by_attempt(read(tables.TIMELINE_ATTEMPT, ["attempt", "started_at"]), ledger),
     }
 
 
-def _by_attempt(published: Published, dates: Sequence[date], ledger: pd.DataFrame) -> pd.DataFrame:
-    """Each attempt's time by component, on its first day; a gap counts with the one before it."""
-    told = published.read(tables.TIMELINE_ATTEMPT, [*JOB, "attempt", "started_at"], dates)
-    starts = told.drop_duplicates([*JOB, "attempt"]).sort_values("started_at")
+def _by_attempt(told: pd.DataFrame, ledger: pd.DataFrame) -> pd.DataFrame:
+    """Each attempt's time by component, on its first day; a gap counts with the one before it.
+
+    Both frames are `_numbered`: pandas finds the least of dates in Python, group by group, and of
+    whole numbers at once.
+    """
+    starts = told.drop_duplicates(["job", "attempt"]).drop(columns="day").sort_values("started_at")
     gaps = ledger[ledger["attempt"].isna()].drop(columns="attempt").sort_values("started_at")
-    placed = pd.merge_asof(gaps, starts, on="started_at", by=JOB)
+    placed = pd.merge_asof(gaps, starts, on="started_at", by="job")
     inside = ledger[ledger["attempt"].notna()]
     both = pd.concat([inside, placed[placed["attempt"].notna()]], ignore_index=True)
-    key = [*JOB, "attempt", "component"]
-    sums = {"ds": ("ds", "min"), "duration_ms": ("duration_ms", "sum")}
+    key = ["job", "attempt", "component"]
+    sums = {"day": ("day", "min"), "duration_ms": ("duration_ms", "sum")}
     return both.groupby(key, as_index=False).agg(**sums)
 
 

@@ -5,9 +5,12 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+from math import floor
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
     from datetime import datetime
 
 UNKNOWN = "—"
@@ -30,10 +33,76 @@ def gpu_hours(gpu_ms: float | None) -> str:
     return f"{hours:,.{_digits(hours)}f}"
 
 
+def shared(parts: Sequence[float], whole: int) -> list[int]:
+    """Each part in whole units, so that together they are `whole` of them (largest remainders).
+
+    >>> shared([1.4, 1.4, 0.2], 3)
+    [2, 1, 0]
+    """
+    units = [floor(part) for part in parts]
+    by_rest = sorted(range(len(parts)), key=lambda i: (units[i] - parts[i], i))
+    for i in by_rest[: whole - sum(units)]:
+        units[i] += 1
+    return units
+
+
+@dataclass(frozen=True, slots=True)
+class Balance:
+    """Hours, without the unit, that add up as they are shown."""
+
+    held: str
+    effective: str
+    lost: str
+    losses: list[str]
+
+
+def balance(effective_ms: int, losses_ms: Sequence[int]) -> Balance:
+    """Hours that are read together: effective and lost are what was held, the losses what was lost.
+
+    What was held and what was lost are rounded as ever; the other figures give way to them.
+
+    >>> balance(4_500_000_000, [1_100_000_000, 1_100_000_000])
+    Balance(held='1,861', effective='1,250', lost='611', losses=['306', '305'])
+    """
+    lost = sum(losses_ms)
+    held = effective_ms + lost
+    digits = _digits(held / _HOUR_MS)
+    unit = _HOUR_MS / 10**digits
+
+    def say(units: int, ms: int) -> str:
+        return f"{'' if units else '<'}{(units or 1) / 10**digits:,.{digits}f}" if ms else "0"
+
+    held_units, lost_units = _half_up(held / unit), _half_up(lost / unit)
+    parts = shared([ms / unit for ms in losses_ms], lost_units)
+    return Balance(
+        held=say(held_units, held),
+        effective=say(held_units - lost_units, effective_ms),
+        lost=say(lost_units, lost),
+        losses=[say(units, ms) for units, ms in zip(parts, losses_ms, strict=True)],
+    )
+
+
+def loss_shares(effective: int, losses: Sequence[int]) -> list[str]:
+    """The same of shares: losses are what the effective one, as `percent` has it, leaves of 100 %.
+
+    >>> loss_shares(660, [170, 170])
+    ['17.0%', '17.0%']
+    """
+    held = effective + sum(losses)
+    if not held:
+        return [UNKNOWN for _ in losses]
+    left = 1000 - _half_up(1000 * effective / held)
+    parts = shared([1000 * loss / held for loss in losses], left)
+    return [
+        "0%" if not loss else percent(units / 1000) if units else "<0.1%"
+        for units, loss in zip(parts, losses, strict=True)
+    ]
+
+
 def _digits(value: float) -> int:
     """Decimals that keep about three significant digits."""
-    for digits, floor in ((0, 99.95), (1, 0.995)):
-        if abs(value) >= floor:
+    for digits, least in ((0, 99.95), (1, 0.995)):
+        if abs(value) >= least:
             return digits
     return 2
 

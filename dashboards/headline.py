@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from dashboards import format as words
 from dashboards.components import look
-from dashboards.period import Period, Totals, ratio
+from dashboards.period import LOSS_STAGES, Period, Totals, ratio
 from pipelines.taxonomy import Stage, Taxonomy
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 
 @dataclass(frozen=True)
@@ -26,17 +29,20 @@ class Loss:
 def headline(period: Period, taxonomy: Taxonomy) -> dict[str, Any]:
     """Everything that the template's head needs, as words."""
     totals = period.totals
+    told = _balance(totals)
+    unit = "GPU-hours" if totals.held_gpu_ms else "hours"
     return {
         "by_gpu": bool(totals.held_gpu_ms),
         "ett": words.percent(totals.gpu_ett_ratio if totals.held_gpu_ms else totals.ett_ratio),
         "wall_ett": words.percent(totals.ett_ratio),
-        "held": _amount(totals, totals.held_gpu_ms, totals.wall_ms),
-        "effective": _amount(totals, totals.effective_gpu_ms, totals.effective_ms),
-        "lost": _amount(totals, totals.lost_gpu_ms, totals.lost_ms),
+        "held": f"{told.held} {unit}",
+        "effective": f"{told.effective} {unit}",
+        "lost": f"{told.lost} {unit}",
         "cost": _cost(totals, taxonomy),
         "largest": _largest(period, taxonomy),
-        "stages": [_stage(totals, stage) for stage in Stage],
-        "jobs": words.plural(len(period.jobs), "job"),
+        "stages": _stages(totals, told, unit),
+        "sizeless": _told_sizeless(period.jobs) if totals.held_gpu_ms else None,
+        "jobs": words.count(len(period.jobs)),
         "running": int(period.jobs["is_censored"].sum()),
     }
 
@@ -49,7 +55,7 @@ def _amount(totals: Totals, gpu_ms: int, ms: int) -> str:
 
 
 def _cost(totals: Totals, taxonomy: Taxonomy) -> dict[str, str] | None:
-    if totals.lost_cost is None:
+    if totals.lost_cost is None or not totals.held_gpu_ms:
         return None
     share = ratio(totals.priced_gpu_ms, totals.lost_gpu_ms)
     is_whole = totals.priced_gpu_ms == totals.lost_gpu_ms
@@ -65,24 +71,52 @@ def _largest(period: Period, taxonomy: Taxonomy) -> Loss | None:
     return Loss(
         label=component.label,
         owner=first["owner"],
-        definition=component.definition,
+        definition=component.definition.replace("`", ""),
         amount=_amount(period.totals, int(first["lost_gpu_ms"]), int(first["lost_ms"])),
         share=words.percent(first["share_ratio"]),
         colour=component.colour,
     )
 
 
-def _stage(totals: Totals, stage: Stage) -> dict[str, Any]:
-    by_gpu = bool(totals.held_gpu_ms)
-    spent = totals.stage_gpu_ms if by_gpu else totals.stage_ms
-    share = ratio(spent[stage], totals.held_gpu_ms if by_gpu else totals.wall_ms)
-    return {
-        "label": stage.label,
-        "colour": stage.colour,
-        "share": words.percent(share),
-        "width": 0 if share is None else round(100 * share, 3),
-        "amount": _amount(totals, totals.stage_gpu_ms[stage], totals.stage_ms[stage]),
-    }
+def _spent(totals: Totals) -> dict[Stage, int]:
+    return totals.stage_gpu_ms if totals.held_gpu_ms else totals.stage_ms
+
+
+def _balance(totals: Totals) -> words.Balance:
+    spent = _spent(totals)
+    return words.balance(spent[Stage.EFFECTIVE], [spent[s] for s in LOSS_STAGES])
+
+
+def _stages(totals: Totals, told: words.Balance, unit: str) -> list[dict[str, Any]]:
+    spent = _spent(totals)
+    whole = sum(spent.values())
+    losses = words.loss_shares(spent[Stage.EFFECTIVE], [spent[s] for s in LOSS_STAGES])
+    first = words.percent(ratio(spent[Stage.EFFECTIVE], whole))
+    said: dict[Stage, tuple[str, str]] = {Stage.EFFECTIVE: (first, told.effective)}
+    said |= dict(zip(LOSS_STAGES, zip(losses, told.losses, strict=True), strict=True))
+    return [
+        {
+            "label": stage.label,
+            "colour": stage.colour,
+            "share": said[stage][0],
+            "width": round(100 * spent[stage] / whole, 3) if whole else 0,
+            "amount": f"{said[stage][1]} {unit}",
+        }
+        for stage in Stage
+    ]
+
+
+def _sizeless(jobs: pd.DataFrame) -> pd.Series:
+    """The wall time, in ms, of each job with some of which no line says how many GPUs it held."""
+    ms = jobs["shown_effective_ms"] + jobs["shown_lost_ms"]
+    return ms[(jobs["max_gpus"] == 0) & (ms > 0)]
+
+
+def _told_sizeless(jobs: pd.DataFrame) -> dict[str, str] | None:
+    ms = _sizeless(jobs)
+    if ms.empty:
+        return None
+    return {"jobs": words.plural(len(ms), "job"), "wall": words.duration(int(ms.sum()))}
 
 
 def coverage(period: Period) -> dict[str, Any]:
@@ -125,6 +159,13 @@ def quality(period: Period) -> list[dict[str, str]]:
             "name": "inferred wall time",
             "meaning": f"Concluded by a rule, not told by a line: "
             f"{words.duration(totals.inferred_ms)}. Log its begin and end to be sure of it.",
+        },
+        {
+            "value": words.count(len(_sizeless(jobs))),
+            "key": "sizeless",
+            "name": "jobs of unknown size",
+            "meaning": "No line says how many GPUs they held: they count by wall time, and not "
+            "in any GPU-hours. Log gpus with attempt_started.",
         },
         {
             "value": words.count(int(jobs["is_censored"].sum())),

@@ -13,7 +13,7 @@ from dashboards.figures import attempts_spec
 from dashboards.period import JOB, ratio
 from dashboards.published import Published, latest
 from pipelines import tables
-from pipelines.taxonomy import DEFAULT, EFFECTIVE, Taxonomy
+from pipelines.taxonomy import DEFAULT, EFFECTIVE, Stage, Taxonomy
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -62,8 +62,8 @@ def read_jobs(published: Published, days: Sequence[date]) -> JobBook:
         [*_ATTEMPT, "component", "started_at", "duration_ms", "is_blocking"],
         days,
     )
-    recoveries = [c for c in tables.SCORECARD_RECOVERY.names if c not in ("ds", "model", "team")]
-    struck = [c for c in tables.SCORECARD_INTERRUPTION.names if c not in ("ds", "model", "team")]
+    recoveries = [*JOB, *listings.JOB_RECOVERIES.names]
+    struck = [*JOB, *listings.JOB_INTERRUPTIONS.names]
     return JobBook(
         intervals=rows(tables.LEDGER_INTERVAL, _INTERVAL, "started_at"),
         attempts=Rows(_attempts(published, days), JOB, "attempt"),
@@ -115,7 +115,8 @@ def details(
 def detail(book: JobBook, facts: Columns, *, taxonomy: Taxonomy = DEFAULT) -> dict[str, Any]:
     """One job: `figure` (or None where it never started), `tables` by listing, `notes`, `left_out`.
 
-    `facts` has its one row of `scorecard__job`.
+    `stages` has the wall time and the GPU time of each, in ms, of the days shown. `facts` has the
+    job's one row of `scorecard__job`.
     """
     key = (facts["cluster"][0], facts["job_id"][0])
     intervals = book.intervals[key]
@@ -132,6 +133,7 @@ def detail(book: JobBook, facts: Columns, *, taxonomy: Taxonomy = DEFAULT) -> di
         "figure": figure,
         "notes": _notes(facts, book.first_day, intervals),
         "left_out": left_out,
+        "stages": _stages(intervals),
         "tables": {
             "facts": listings.JOB_FACTS.pick(facts),
             "components": listings.JOB_COMPONENTS.pick(_components(intervals, book.owners)),
@@ -159,6 +161,16 @@ def longest(intervals: Columns) -> tuple[Columns, list[str]]:
     ]
 
 
+def _stages(intervals: Columns) -> dict[str, list[int]]:
+    """The wall and the GPU time of each stage."""
+    sums = {stage.value: [0, 0] for stage in Stage}
+    spent = zip(intervals["stage"], intervals["duration_ms"], intervals["gpu_ms"], strict=True)
+    for stage, ms, gpu_ms in spent:
+        sums[stage][0] += ms
+        sums[stage][1] += gpu_ms
+    return sums
+
+
 def _components(intervals: Columns, owners: dict[tuple[Any, ...], str]) -> Columns:
     """Sum the job's rows by component, the longest first, with the owner charged for it."""
     sums: dict[tuple[Any, ...], tuple[int, int]] = {}
@@ -184,12 +196,15 @@ def _notes(facts: Columns, first_day: date, intervals: Columns) -> list[str]:
     first_ms = int(datetime.combine(first_day, time(), UTC).timestamp() * 1000)
     if began is not None and began < first_ms:
         notes.append(
-            f"It started before the first day shown ({first_day}): bars and tables begin there, "
-            "the figures above are of the whole job."
+            f"It started before the first day shown ({first_day}): all of this page begins there, "
+            "save the facts below this line, which are of the whole job."
         )
     notes += [words for name, words in _FLAGS.items() if facts[name][0]]
     if facts["max_gpus"][0] == 0:
-        notes.append("No line said how many GPUs it held: it has wall time, and no GPU time.")
+        notes.append(
+            "No line said how many GPUs it held: it has wall time, and no GPU time. "
+            "Log gpus with attempt_started."
+        )
     if intervals["component"] and EFFECTIVE not in intervals["component"]:
         notes.append("It trained on no new data in the days shown.")
     return notes

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from dashboards.columns import Columns, values
@@ -18,10 +18,11 @@ if TYPE_CHECKING:
 class Field:
     """One column. `name` is the column of the data and of the CSV; `kind` says how it is shown.
 
-    Kinds: text, count, gpus, gpu_ms, ms, exact_ms, ratio, share, points, money, at, exact_at, day,
-    component, owner, model, stage, word, job, stages, flags. `rank` 1 is shown always, 2 not on
-    narrow screens, 3 on wide ones only, 0 only in the CSV. `stages` and `flags` are drawn from
-    other columns.
+    Kinds: text, id, size, count, gpus, gpu_ms, ms, exact_ms, ratio, share, points, money, at,
+    exact_at, day, component, owner, model, stage, word, job, stages, flags. `rank` 1 is shown
+    always, 2 to 5 on wider screens only (`assets/site.css` says from where on), 0 only in the CSV.
+    `stages` and `flags` are drawn from other columns. Where no GPU was counted, `lost_ms` stands in
+    for lost GPU-hours.
     """
 
     name: str
@@ -63,7 +64,9 @@ class Listing:
 DRAWN = ("stages", "flags")
 
 _LOST = Field("lost_gpu_ms", "Lost GPU-hours", "gpu_ms", "GPU time held that trained nothing new.")
-_COST = Field("lost_cost", "Cost", "money", "Price of the lost GPU time, where a price is known.")
+_COST = Field(
+    "lost_cost", "Cost", "money", "Price of the lost GPU time, where a price is known.", 2
+)
 _HELD = Field("held_gpu_ms", "Held GPU-hours", "gpu_ms", "GPU time that jobs held.", 2)
 _GPU_ETT = Field(
     "gpu_ett_ratio", "ETT%", "ratio", "Share of the GPU time held that trained on new data."
@@ -82,6 +85,7 @@ _SHOWN_ETT = Field(
     "shown_gpu_ett_ratio", "ETT%", "ratio", "Of the GPU time held in the days shown."
 )
 _SHOWN_LOST = Field("shown_lost_gpu_ms", "Lost GPU-hours", "gpu_ms", "In the days shown.")
+_SHOWN_LOST_MS = Field("shown_lost_ms", "Lost wall time", "ms", "In the days shown.", 0)
 _SHOWN_COST = Field("shown_lost_cost", "Cost", "money", "Price of it, where a price is known.", 2)
 _SHOWN_SUMS = (
     *(Field(f"shown_{s.value}_gpu_ms", s.label, "gpu_ms", rank=0) for s in Stage),
@@ -136,9 +140,9 @@ RANKING = Listing(
         Field("owner", "Owner", "owner", "Opens the page of this owner."),
         _LOST,
         Field("share_ratio", "Share of loss", "share", rank=2),
-        _CHANGE,
+        replace(_CHANGE, rank=2),
         _COST,
-        Field("lost_ms", "Lost wall time", "ms", "Also time without GPUs, such as a queue.", 3),
+        Field("lost_ms", "Lost wall time", "ms", "Also time without GPUs, such as a queue.", 4),
         Field("priced_gpu_ms", "Priced GPU time", "gpu_ms", rank=0),
     ),
     "Nothing was lost in this choice of days and jobs.",
@@ -154,6 +158,7 @@ OWNERS = Listing(
         _CHANGE,
         _COST,
         Field("component", "Largest source", "component", rank=2),
+        Field("lost_ms", "Lost wall time", "ms", rank=0),
         Field("priced_gpu_ms", "Priced GPU time", "gpu_ms", rank=0),
     ),
     "Nothing was lost in this choice of days and jobs, so nobody owns a loss.",
@@ -168,6 +173,7 @@ MODELS = Listing(
         _STAGES,
         _SHOWN_ETT,
         _SHOWN_LOST,
+        _SHOWN_LOST_MS,
         _SHOWN_COST,
         _LARGEST,
         *_SHOWN_SUMS,
@@ -181,21 +187,28 @@ JOBS = Listing(
     "Jobs",
     (
         Field("job_id", "Job", "job", "Opens the job."),
-        Field("cluster", "Cluster", rank=3),
+        Field("cluster", "Cluster", rank=4),
         Field("model", "Model", "model", rank=2),
-        Field("team", "Team", rank=3),
+        Field("team", "Team", rank=4),
         Field("max_gpus", "GPUs", "gpus", "Most GPUs held by an attempt.", 2),
         _STAGES,
         _SHOWN_ETT,
         _SHOWN_LOST,
+        _SHOWN_LOST_MS,
         _SHOWN_COST,
         _LARGEST,
-        Field("attempt_count", "Attempts", "count", rank=2),
-        Field("failure_count", "NoF", "count", "Interruptions by the infrastructure.", 2),
-        Field("outcome", "Outcome", "word", rank=2),
-        Field("started_at", "Started (UTC)", "at", rank=3),
-        Field("wall_ms", "Wall time", "ms", "Of the whole job, as known now.", 3),
-        Field("flags", "Notes", "flags", rank=2),
+        Field("attempt_count", "Attempts", "count", rank=5),
+        Field(
+            "failure_count",
+            "Failures (NoF)",
+            "count",
+            "Interruptions that the infrastructure caused, not the job or its people.",
+            3,
+        ),
+        Field("outcome", "Outcome", "word", rank=3),
+        Field("started_at", "Started (UTC)", "at", rank=5),
+        Field("wall_ms", "Wall time", "ms", "Of the whole job, as known now.", 5),
+        Field("flags", "Notes", "flags", rank=3),
         *_SHOWN_SUMS,
         Field("is_censored", "Still running", rank=0),
         Field("is_presumed_dead", "Presumed dead", rank=0),
@@ -235,7 +248,12 @@ CAUSES = Listing(
     (
         Field("cause", "Cause", "word"),
         Field("interruption_count", "Interruptions", "count"),
-        Field("failure_count", "Counted in NoF", "count"),
+        Field(
+            "failure_count",
+            "Failures (NoF)",
+            "count",
+            "Those that the infrastructure caused.",
+        ),
         Field("job_count", "Jobs struck", "count", rank=2),
         Field("lost_gpu_ms", "Lost GPU-hours", "gpu_ms", "Loss charged to this cause."),
         Field("lost_ms", "Lost wall time", "ms", rank=2),
@@ -248,8 +266,8 @@ SPREAD = Listing(
     "Time per attempt by model and size",
     (
         Field("model", "Model", "model"),
-        Field("size", "GPUs", hint="Most GPUs held by an attempt of the job."),
-        Field("attempt_count", "Attempts", "count"),
+        Field("size", "GPUs", "size", "Most GPUs held by an attempt of the job."),
+        Field("attempt_count", "Attempts", "count", rank=2),
         Field("p50_ms", "p50", "ms", "Half the attempts took longer."),
         Field("p95_ms", "p95", "ms", "One attempt in twenty took longer."),
         Field("max_ms", "Longest", "ms", rank=2),
@@ -296,7 +314,7 @@ JOB_FACTS = Listing(
         Field("wall_ms", "Wall time", "ms"),
         Field("tts_ms", "Time to start (TTS)", "ms"),
         Field("attempt_count", "Attempts", "count"),
-        Field("failure_count", "Failures (NoF)", "count"),
+        Field("failure_count", "Failures of infrastructure (NoF)", "count"),
         Field("outcome", "Outcome", "word"),
         Field("max_gpus", "GPUs, at most", "gpus"),
         Field("model", "Model", "model"),
@@ -317,7 +335,7 @@ JOB_COMPONENTS = Listing(
     (
         Field("component", "Component", "component"),
         Field("owner", "Owner", "owner"),
-        Field("duration_ms", "Wall time", "exact_ms"),
+        Field("duration_ms", "Wall time", "ms"),
         Field("share_ratio", "Share", "share", rank=2),
         Field("gpu_ms", "GPU-hours", "gpu_ms", rank=2),
     ),
@@ -328,16 +346,22 @@ JOB_ATTEMPTS = Listing(
     "attempts",
     "Attempts",
     (
-        Field("attempt", "Attempt", "count"),
+        Field("attempt", "Attempt", "id"),
         Field("outcome", "Outcome", "word"),
         Field("started_at", "Started (UTC)", "exact_at", rank=2),
         Field("wall_ms", "Wall time", "ms"),
         Field("gpus", "GPUs", "count", rank=2),
         Field("ett_ratio", "ETT%", "ratio"),
-        Field("repeated_ms", "Repeated", "ms", rank=2),
-        Field("end_kind", "End told by", "word", rank=2),
+        Field("repeated_ms", "Repeated", "ms", "Training on data of an attempt before it.", 2),
+        Field("end_kind", "End told by", "word", "The line that told its end.", 2),
         Field("is_held", "Kept its GPUs", "text", rank=0),
-        Field("outside_line_count", "Lines outside", "count", rank=2),
+        Field(
+            "outside_line_count",
+            "Lines outside",
+            "count",
+            "Lines with this attempt's number, from before its start or after its end.",
+            2,
+        ),
     ),
     "It has no attempt in the days shown.",
 )
@@ -345,11 +369,11 @@ JOB_RECOVERIES = Listing(
     "recoveries",
     "Recoveries",
     (
-        Field("from_attempt", "From attempt", "count", rank=3),
-        Field("to_attempt", "To attempt", "count"),
+        Field("from_attempt", "From attempt", "id", rank=4),
+        Field("to_attempt", "To attempt", "id"),
         Field("started_at", "Progress stopped (UTC)", "exact_at"),
         Field("ttr_ms", "Time to recover (TTR)", "ms"),
-        Field("time_to_new_data_ms", "Until new data", "ms", rank=2),
+        Field("time_to_new_data_ms", "Until new data", "ms", "With the work done again.", 2),
         _CAUSE,
         Field("resumed_at", "Progress resumed", "exact_at", rank=0),
         Field("new_data_at", "New data", "exact_at", rank=0),
@@ -361,10 +385,12 @@ JOB_INTERRUPTIONS = Listing(
     "Interruptions",
     (
         Field("began_at", "Began (UTC)", "exact_at"),
-        Field("attempt", "Attempt", "count"),
-        Field("kind", "Kind", "word", rank=2),
+        Field("attempt", "Attempt", "id"),
+        Field(
+            "kind", "Kind", "word", "Ended the attempt, or made it restart inside the attempt.", 2
+        ),
         _CAUSE,
-        Field("is_infrastructure", "Counted in NoF", "text"),
+        Field("is_infrastructure", "Failure (NoF)", "text", "Did the infrastructure cause it?"),
     ),
     "It was not interrupted in the days shown.",
 )
@@ -376,7 +402,7 @@ JOB_INTERVALS = Listing(
         Field("duration_ms", "Duration", "exact_ms"),
         Field("component", "Component", "component"),
         Field("stage", "Stage", "stage", rank=2),
-        Field("attempt", "Attempt", "count", rank=2),
+        Field("attempt", "Attempt", "id", rank=2),
         Field("gpus", "GPUs", "count", rank=2),
         Field("cause", "Cause", "word", rank=2),
         Field("is_inferred", "Inferred", "text", rank=2),

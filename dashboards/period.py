@@ -136,9 +136,16 @@ def read_period(published: Published, days: Sequence[date] | None = None) -> Per
     )
 
 
+_SUMS = [
+    "wall_ms", "effective_ms", "held_gpu_ms", "effective_gpu_ms", "inferred_ms", "unattributed_ms",
+]  # fmt: skip
+
+
 def _fleet(published: Published, dates: list[date]) -> pd.DataFrame:
-    table = tables.SCORECARD_FLEET
-    return published.read(table, table.names, dates).sort_values("ds", ignore_index=True)
+    stages = [f"{s.value}_{unit}" for s in LOSS_STAGES for unit in ("ms", "gpu_ms")]
+    columns = ["ds", *_SUMS, *stages, "ett_ratio", "gpu_ett_ratio"]
+    fleet = published.read(tables.SCORECARD_FLEET, columns, dates)
+    return fleet.sort_values("ds", ignore_index=True)
 
 
 def _charges(published: Published, dates: list[date]) -> pd.DataFrame:

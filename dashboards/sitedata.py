@@ -55,7 +55,7 @@ def _site(
         "title": title,
         "currency": taxonomy.currency,
         "components": {
-            key: {"label": c.label, "colour": c.colour, "definition": c.definition}
+            key: {"label": c.label, "colour": c.colour, "definition": c.definition.replace("`", "")}
             for key, c in components.items()
         },
         "stages": {s.value: {"label": s.label, "colour": s.colour} for s in Stage},

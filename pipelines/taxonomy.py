@@ -214,7 +214,7 @@ COMPONENTS: tuple[Component, ...] = (
     ),
     _C(
         "data_stall", "Data stall", Area.WASTED_TRAINING, "data ingestion",
-        "The loop waited for data.", "#5F24DC", 100,
+        "The loop waited for data.", "#7A4DF2", 100,
     ),
     _C(
         "evaluation", "Evaluation", Area.WASTED_TRAINING, "model team",

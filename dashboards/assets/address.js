@@ -3,12 +3,13 @@
 //
 //   #days                        a section of the fleet page
 //   #owner=checkpointing         a page: owner, component, model, or job (cluster/job_id)
-//   #fleet&from=2026-11-03&team=ads    filters follow; every link of a page carries them
+//   #fleet&from=2026-11-03&team=ads,search   filters follow; every link of a page carries them
 //   #jobs&find=words             what is searched in a table
 
 ett.address = (() => {
   const PAGES = ["owner", "component", "model", "job"];
   const FILTERS = ["from", "to", "cluster", "team", "model", "owner", "size", "by"];
+  const LISTS = ["cluster", "team", "model", "owner", "size"]; // any of several values; a comma inside one is %2C
   const NOTHING = "-"; // a null, such as the team of a job whose lines name none; a real "-" is %2D
 
   function decoded(text) {
@@ -37,7 +38,7 @@ ett.address = (() => {
       if (value === undefined) continue;
       if (name === "find") told.find = decoded(value);
       if (name === "section") told.section = decoded(value);
-      if (FILTERS.includes(name)) told.filters[name] = read(value);
+      if (FILTERS.includes(name)) told.filters[name] = LISTS.includes(name) ? value.split(",").map(read) : read(value);
     }
     return told;
   }
@@ -50,7 +51,7 @@ ett.address = (() => {
 
   function link(page, argument, filters = {}) {
     const head = argument === undefined ? page : `${page}=${page === "job" ? argument.map(encodeURIComponent).join("/") : written(argument)}`;
-    const settings = FILTERS.filter((name) => filters[name] !== undefined).map((name) => `&${name}=${written(filters[name])}`);
+    const settings = FILTERS.filter((name) => filters[name] !== undefined).map((name) => `&${name}=${[filters[name]].flat().map(written).join(",")}`);
     return `#${head}${settings.join("")}`;
   }
 

@@ -13,6 +13,8 @@
     try {
       await ett.cube.openJobs();
       ett.filters.build();
+      // On a telephone the words about each chart wait behind a heading.
+      if (matchMedia("(max-width: 700px)").matches) for (const words of document.querySelectorAll(".explained")) words.open = false;
       addEventListener("hashchange", () => route().catch(trouble));
       await route();
     } catch (error) {

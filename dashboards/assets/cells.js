@@ -86,6 +86,8 @@ ett.cells = (() => {
     flags: { show: flags, say: (words) => (words || []).join(" ") },
     stages: { show: stagesCell },
     share: { show: shareCell, isNumber: true },
+    id: { show: (v) => number(format.isUnknown(v) ? format.UNKNOWN : String(v)) },
+    size: { show: (v) => element("span", { class: "number" }, v) },
     count: { show: (v) => number(format.count(v)), isNumber: true },
     gpus: { show: (v) => (v === 0 ? element("span", { class: "muted" }, "not said") : number(format.count(v))), isNumber: true },
     gpu_ms: { show: (v) => number(format.gpuHours(v)), isNumber: true },
@@ -127,7 +129,8 @@ ett.cells = (() => {
 
   // These units stand in the heading, where they take no room of every cell.
   const units = { money: () => site().currency, points: () => "points" };
-  const label = (field) => (units[field.kind] ? `${field.label}, ${units[field.kind]()}` : field.label);
+  const label = (field) => unbroken(units[field.kind] ? `${field.label}, ${units[field.kind]()}` : field.label);
+  const unbroken = (text) => text.replaceAll("GPU-hours", "GPU\u2011hours");
 
   return { show, say, compare, label, isNumber: (field) => Boolean(kinds[field.kind].isNumber) };
 })();

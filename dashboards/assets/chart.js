@@ -6,6 +6,7 @@ ett.chart = (() => {
   const dark = matchMedia("(prefers-color-scheme: dark)");
   const isCoarse = matchMedia("(pointer: coarse)");
   const narrow = matchMedia("(max-width: 700px)");
+  const PALE = 0.15, PAPER = 680; // pixels across a sheet of A4 or letter
   const drawn = new Map(), wanted = new Map();
 
   // Plotly is large: it is loaded when the first figure is drawn, after what needs no figure.
@@ -19,17 +20,52 @@ ett.chart = (() => {
 
   // `clicked` is told of clicks on bars; `empty` says why there is nothing to draw.
   function draw(name, spec, empty, clicked) {
-    const drawing = drawNow(name, spec, empty, clicked);
-    pending.add(drawing);
-    return drawing.finally(() => pending.delete(drawing));
+    const host = document.querySelector(`figure[data-figure="${name}"]`), plot = host.querySelector(".plot");
+    later.delete(plot);
+    const work = () => tracked(drawNow(host, plot, name, spec, empty, clicked));
+    if (!isFar(plot)) return work();
+    later.set(plot, work);
+    watch.observe(plot);
+    return Promise.resolve();
   }
 
   const pending = new Set();
   const done = () => Promise.all(pending);
+  function tracked(drawing) {
+    pending.add(drawing);
+    return drawing.finally(() => pending.delete(drawing));
+  }
 
-  async function drawNow(name, spec, empty = "Nothing to draw: no GPU time was counted in these days.", clicked = null) {
-    const host = document.querySelector(`figure[data-figure="${name}"]`);
-    const plot = host.querySelector(".plot");
+  // A chart out of sight is redrawn when the reader comes near it, or when all else is done: Plotly
+  // takes longer for one than the whole page takes for its sums and tables.
+  const later = new Map();
+  let attended = new Set(); // the sections near what is in view
+  const isFar = (plot) => drawn.has(plot) && !attended.has(plot.closest("section").id);
+  const watch = new IntersectionObserver((entries) => entries.filter((one) => one.isIntersecting).forEach(({ target }) => redraw(target)), { rootMargin: "50% 0px" });
+
+  function attend(sections) {
+    attended = sections;
+    later.clear();
+    watch.disconnect();
+  }
+
+  function redraw(plot) {
+    const work = later.get(plot);
+    later.delete(plot);
+    watch.unobserve(plot);
+    return work && work();
+  }
+
+  // Redraws what is left, one in each pause; `isWanted` says if it is still of the latest choice.
+  async function rest(pause, isWanted) {
+    while (later.size) {
+      await pause();
+      if (!isWanted()) return;
+      if (later.size) await redraw(later.keys().next().value);
+    }
+  }
+
+  async function drawNow(host, plot, name, spec, empty = "Nothing to draw: no GPU time was counted in these days.", clicked = null) {
     host.querySelector(".chart-notes").replaceChildren(...notes(spec));
     legend(host, plot, spec);
     zoom(host, plot, spec);
@@ -54,12 +90,16 @@ ett.chart = (() => {
 
   const notes = (spec) => (spec && spec.layout.meta ? spec.layout.meta.notes : []).map((note) => element("li", {}, note));
 
+  // Names that slant on a wide screen stand upright on a narrow one.
+  const turned = (axis) => (axis.tickangle ? { ...axis, tickangle: -90 } : axis);
+
   // A telephone has less room for ticks, and a finger scrolls where a mouse zooms.
   function suited(layout, isNarrow) {
     layout.showlegend = false;
     if (layout.dragmode !== "zoom" || isCoarse.matches) layout.dragmode = false;
     if (!isNarrow) return layout;
     layout.font = { size: 11 };
+    layout.xaxis = turned(layout.xaxis);
     if (layout.meta && layout.meta.short) layout.yaxis.ticktext = layout.meta.short;
     if (layout.xaxis.dtick) {
       delete layout.xaxis.dtick;
@@ -82,8 +122,16 @@ ett.chart = (() => {
         await ready();
         Plotly.restyle(plot, { visible: isOn }, [i]);
       });
+      for (const [event, isAlone] of [["pointerenter", true], ["focus", true], ["pointerleave", false], ["blur", false]]) button.addEventListener(event, () => alone(plot, spec, isAlone ? i : null));
       bar.append(button);
     }
+  }
+
+  // What a name in the legend stands for, with all else pale; `null` is as before.
+  function alone(plot, spec, chosen) {
+    if (!plot.data || plot.data.length !== spec.data.length) return;
+    const strength = spec.data.map((trace, i) => (chosen === null || chosen === i ? 1 : PALE) * (trace.opacity ?? 1));
+    if (plot.data.some((trace, i) => (trace.opacity ?? 1) !== strength[i])) Plotly.restyle(plot, { opacity: strength });
   }
 
   // Zoom and pan along the time axis with buttons: for the keyboard, and for fingers.
@@ -136,9 +184,10 @@ ett.chart = (() => {
 
   narrow.addEventListener("change", () => [...drawn.values()].forEach(({ name, spec, empty, clicked }) => draw(name, spec, empty, clicked)));
   dark.addEventListener("change", () => retheme(dark.matches));
-  // Paper is white whatever the screen is.
-  addEventListener("beforeprint", () => retheme(false));
-  addEventListener("afterprint", () => retheme(dark.matches));
+  // Paper is white and narrow whatever the screen is.
+  const sized = (width) => { for (const plot of drawn.keys()) Plotly.relayout(plot, { width: width && Math.min(width, plot.clientWidth), autosize: !width }); };
+  addEventListener("beforeprint", () => { [...later.keys()].forEach(redraw); retheme(false); sized(PAPER); });
+  addEventListener("afterprint", () => { retheme(dark.matches); sized(null); });
 
-  return { draw, clear, done, isReady: () => Boolean(window.Plotly) };
+  return { draw, clear, done, attend, rest, isReady: () => Boolean(window.Plotly) };
 })();

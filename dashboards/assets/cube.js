@@ -51,20 +51,21 @@ ett.cube = (() => {
     return events;
   }
 
-  // What a filter lets through: days by number, jobs and codes as 0 or 1.
+  // What a filter lets through: days by number, jobs and codes as 0 or 1. A filter is a list of
+  // values, any of which will do.
   function select(filters) {
     const { days, clusters, teams, models, sizes, codes } = dims();
     const [first, last] = range(filters, days);
     const wanted = [
       [jobs.cluster, clusters, filters.cluster], [jobs.team, teams, filters.team],
       [jobs.model, models, filters.model], [jobs.size, sizes, filters.size],
-    ].filter(([, , value]) => value !== undefined).map(([column, names, value]) => [column, names.indexOf(value)]);
+    ].filter(([, , values]) => values !== undefined).map(([column, names, values]) => [column, names.map((name) => values.includes(name))]);
     const pass = new Uint8Array(jobs.length).fill(1);
-    for (const [column, place] of wanted) for (let i = 0; i < pass.length; i++) if (column[i] !== place) pass[i] = 0;
+    for (const [column, isWanted] of wanted) for (let i = 0; i < pass.length; i++) if (!isWanted[column[i]]) pass[i] = 0;
     const isLoss = ([component, , owner]) =>
       component !== EFFECTIVE &&
-      (filters.owner === undefined || owner === filters.owner) &&
-      (filters.component === undefined || component === filters.component);
+      (filters.owner === undefined || filters.owner.includes(owner)) &&
+      (filters.component === undefined || filters.component.includes(component));
     return { first, last, pass, loss: Uint8Array.from(codes, (code) => (isLoss(code) ? 1 : 0)) };
   }
 

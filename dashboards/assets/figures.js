@@ -20,6 +20,7 @@ ett.figures = (() => {
     const isSparse = rows.length > 0 && (at[at.length - 1] - at[0]) / DAY / step + 1 >= SPARSE * rows.length;
     if (choice.by === "month" || choice.by === "period" || isSparse) return { type: "category" };
     const axis = { type: "date", tickformat: "%b %-d", hoverformat: choice.by === "week" ? "week from %Y-%m-%d" : "%a %Y-%m-%d", showgrid: false };
+    if (choice.by === "week") axis.title = { text: "week from Monday" };
     return rows.length <= MOST_LABELS ? { ...axis, dtick: DAY * step, tick0: rows.length ? rows[0].ds : undefined } : axis;
   }
 
@@ -44,7 +45,7 @@ ett.figures = (() => {
       trace.text = isRoomy ? trace.y.map(format.percent) : undefined;
       Object.assign(trace, { textposition: isRoomy ? "inside" : "none", insidetextanchor: "end", textangle: 0, textfont: { color: "#04231a", size: 12 } });
     }
-    if (key === "other") trace.name = choice.filters.owner !== undefined ? `Losses of other owners than ${cut(choice.filters.owner, 30)}` : trace.name;
+    if (key === "other" && choice.filters.owner) trace.name = `Losses of other owners than ${cut(choice.filters.owner.join(", "), 30)}`;
     return key !== "other" || rows.some((row) => row.other_gpu_ms > 0);
   }
 
@@ -130,8 +131,10 @@ ett.figures = (() => {
       Object.assign(trace, { x: values, y: at, customdata: values.map((ms, n) => `${format.duration(ms)} · ${format.plural(told.attempt_count[rows[n]], "attempt")}`) });
       trace.marker.color = colour;
     }
-    spec.layout.height = 70 + 30 * rows.length;
-    const group = (i) => `${cut(told.model[i] === null ? "model not said" : told.model[i], 32)}, ${told.size[i]} GPUs`;
+    spec.layout.height = 100 + 30 * rows.length;
+    const model = (i, longest) => cut(told.model[i] === null ? "model not said" : told.model[i], longest);
+    const group = (i) => `${model(i, 32)}, ${told.size[i]} GPUs`;
+    spec.layout.meta = { notes: [], short: rows.map((i) => `${model(i, 16)}<br>${told.size[i]} GPUs`) };
     Object.assign(spec.layout.yaxis, { tickvals: at, ticktext: rows.map(group), range: [rows.length - 0.4, -0.6] });
     return spec;
   }

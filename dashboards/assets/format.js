@@ -6,16 +6,45 @@ ett.format = (() => {
   const HOUR = 3600000;
   const isUnknown = (value) => value === null || value === undefined;
 
-  const fixed = (value, digits) =>
-    value.toLocaleString("en-US", { minimumFractionDigits: digits, maximumFractionDigits: digits });
+  // A formatter takes far longer to make than to use.
+  const formatters = Array.from({ length: 4 }, (_, digits) => new Intl.NumberFormat("en-US", { minimumFractionDigits: digits, maximumFractionDigits: digits }));
+  const fixed = (value, digits) => formatters[digits].format(value);
 
   function gpuHours(gpuMs) {
     if (isUnknown(gpuMs)) return UNKNOWN;
     const hours = gpuMs / HOUR;
     if (hours === 0) return "0";
     if (Math.abs(hours) < 0.005) return "<0.01";
-    const size = Math.abs(hours);
-    return fixed(hours, size >= 99.95 ? 0 : size >= 0.995 ? 1 : 2);
+    return fixed(hours, hourDigits(hours));
+  }
+
+  const hourDigits = (hours) => (Math.abs(hours) >= 99.95 ? 0 : Math.abs(hours) >= 0.995 ? 1 : 2);
+  const sum = (list) => list.reduce((a, b) => a + b, 0);
+
+  // Each part in whole units, so that together they are `whole` of them (largest remainders).
+  function shared(parts, whole) {
+    const units = parts.map(Math.floor), left = whole - sum(units);
+    const byRest = parts.map((part, i) => [units[i] - part, i]).sort(([a, i], [b, j]) => a - b || i - j);
+    for (const [, i] of byRest.slice(0, left)) units[i] += 1;
+    return units;
+  }
+
+  // Hours that are read together: effective and lost are what was held, and the losses are what
+  // was lost, to the last digit shown.
+  function balance(effective, losses) {
+    const lost = sum(losses), held = effective + lost, digits = hourDigits(held / HOUR), unit = HOUR / 10 ** digits;
+    const say = (units, ms) => (ms === 0 ? "0" : `${units ? "" : "<"}${fixed((units || 1) / 10 ** digits, digits)}`);
+    const heldUnits = Math.floor(held / unit + 0.5), lostUnits = Math.floor(lost / unit + 0.5);
+    const parts = shared(losses.map((ms) => ms / unit), lostUnits);
+    return { held: say(heldUnits, held), effective: say(heldUnits - lostUnits, effective), lost: say(lostUnits, lost), losses: parts.map((units, i) => say(units, losses[i])) };
+  }
+
+  // The same of shares: the losses are what the effective share, as `percent` shows it, leaves of 100%.
+  function lossShares(effective, losses) {
+    const held = effective + sum(losses);
+    if (!held) return losses.map(() => UNKNOWN);
+    const parts = shared(losses.map((ms) => (1000 * ms) / held), 1000 - Math.floor((1000 * effective) / held + 0.5));
+    return parts.map((units, i) => (losses[i] === 0 ? "0%" : units ? percent(units / 1000) : "<0.1%"));
   }
 
   function percent(ratio) {
@@ -49,10 +78,9 @@ ett.format = (() => {
     return `${fixed(days, 0)} d ${two(left)} h`;
   }
 
-  // To the millisecond: 2:05:01.250 or 61.250 s.
+  // To the millisecond: 2:05:01.250.
   function exactDuration(ms) {
     if (isUnknown(ms)) return UNKNOWN;
-    if (ms < 60000) return `${(ms / 1000).toFixed(3)} s`;
     const two = (number) => String(number).padStart(2, "0");
     const seconds = (ms % 60000) / 1000;
     const minutes = Math.floor(ms / 60000);
@@ -83,7 +111,7 @@ ett.format = (() => {
   }
 
   return {
-    UNKNOWN, gpuHours, percent, points, duration, exactDuration, amount, count, plural, iso, instant,
+    UNKNOWN, gpuHours, balance, lossShares, percent, points, duration, exactDuration, amount, count, plural, iso, instant,
     exactInstant, word, visible, isUnknown,
   };
 })();

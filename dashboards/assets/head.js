@@ -14,17 +14,20 @@ ett.head = (() => {
   function draw(choice) {
     const { first, last } = choice.select, { days } = ett.cube.dims();
     byId("head-title").replaceChildren(...title(choice));
-    byId("head-days").textContent = last < first ? "no day" : first === last ? days[first] : `${days[first]} to ${days[last]}`;
+    byId("head-days").textContent = last < first ? "no day" : span(days[first], days[last]);
     byId("head-crumbs").replaceChildren(...crumbs(choice));
     const isShare = choice.page === "owner" || choice.page === "component";
+    byId("head-big").closest(".hero-grid").classList.toggle("is-blank", !choice.totals.wall);
     big(choice, isShare);
     byId("head-lead").replaceChildren(...lead(choice, isShare));
+    sizeless(choice);
     byId("head-largest").replaceChildren(...largest(choice));
-    strip(choice, isShare);
+    stages(choice, isShare);
     byId("head-changed").replaceChildren(...changed(choice));
-    byId("head-jobs").textContent = format.plural(jobCount(choice), "job");
-    byId("head-wall-ett").textContent = format.percent(ett.rows.ratio(choice.totals.effectiveMs, choice.totals.wall));
+    facts(choice, isShare);
   }
+
+  const span = (from, to) => (from === to ? from : `${from} to ${to.slice(0, 4) === from.slice(0, 4) ? to.slice(5) : to}`);
 
   function subject({ page, argument }) {
     if (page === "fleet") return "";
@@ -45,8 +48,10 @@ ett.head = (() => {
     return parts;
   }
 
-  const amount = (choice, gpu, ms) => (choice.isByGpu ? `${format.gpuHours(gpu)} GPU-hours` : `${format.gpuHours(ms)} hours`);
+  const unit = (choice) => (choice.isByGpu ? "GPU-hours" : "hours");
+  const amount = (choice, gpu, ms) => `${format.gpuHours(choice.isByGpu ? gpu : ms)} ${unit(choice)}`;
   const share = (choice, gpu, ms) => ett.rows.ratio(choice.isByGpu ? gpu : ms, choice.isByGpu ? choice.totals.held : choice.totals.wall);
+  const either = (names) => names.flatMap((name, i) => [i ? " or " : "", strong(named(name))]);
 
   function big(choice, isShare) {
     const { totals } = choice, held = choice.isByGpu ? "GPU time held" : "wall time";
@@ -54,21 +59,36 @@ ett.head = (() => {
     byId("head-label").textContent = isShare ? `of the ${held} was lost to this ${choice.page === "owner" ? "owner's sources" : "source"}` : `ETT%: the share of the ${held} that trained on new data`;
   }
 
+  // The stages of a choice, with the losses that a filter leaves to other owners.
+  function spentOf({ totals, isByGpu }) {
+    const spent = isByGpu ? totals.stageGpu : totals.stageMs, all = ett.get("data/site").stages;
+    const keys = Object.keys(all).filter((key) => key !== "effective");
+    return { effective: spent.effective, keys: spent.other ? [...keys, "other"] : keys, of: spent };
+  }
+
   function lead(choice, isShare) {
-    const { totals } = choice;
+    const { totals } = choice, { owner } = choice.filters;
     if (!totals.wall) return ["No job of this choice has any time in these days. Widen the filters above, or clear them."];
-    const worth = cost(totals);
-    const lost = strong(amount(choice, totals.lost, totals.lostMs), "loss");
-    const intro = ["Jobs held ", strong(amount(choice, totals.held, totals.wall)), ". Of these, "];
-    if (isShare) return [...definition(choice), ...intro, lost, ` were lost to ${choice.page === "owner" ? "what it owns" : "it"}`, ...worth, "."];
-    const whose = choice.filters.owner === undefined ? [" were lost"] : [" were lost to what ", strong(named(choice.filters.owner)), " owns"];
-    return [...intro, strong(amount(choice, totals.effective, totals.effectiveMs)), " trained on new data and ", lost, ...whose, ...worth, "."];
+    const worth = cost(totals), { effective, keys, of } = spentOf(choice);
+    const told = format.balance(effective, keys.map((key) => of[key])), words = (hours) => `${hours} ${unit(choice)}`;
+    const part = strong(amount(choice, totals.lost, totals.lostMs), "loss");
+    const intro = [choice.isByGpu ? "Jobs held " : "Jobs took ", strong(words(told.held)), ". Of these, "];
+    if (isShare) return [...definition(choice), ...intro, part, ` were lost to ${choice.page === "owner" ? "what it owns" : "it"}`, ...worth, "."];
+    const lost = owner === undefined ? [strong(words(told.lost), "loss"), " were lost"] : [part, " were lost to what ", ...either(owner), " owns"];
+    return [...intro, strong(words(told.effective)), " trained on new data and ", ...lost, ...worth, "."];
+  }
+
+  // Jobs that have no GPU time, since nobody says how many GPUs they held, are missing above.
+  function sizeless(choice) {
+    const { count, ms } = ett.rows.sizeless(choice), host = byId("head-sizeless");
+    host.hidden = !count || !choice.isByGpu;
+    host.textContent = `Not in these GPU-hours: ${format.plural(count, "job")} with ${format.duration(ms)} of wall time, of which no line says how many GPUs they held.`;
   }
 
   const definition = (choice) => (choice.page === "component" && component(choice.argument).definition ? [component(choice.argument).definition, " "] : []);
 
   function cost(totals) {
-    if (totals.cost === null) return [];
+    if (totals.cost === null || !totals.held) return [];
     const isPart = totals.priced < totals.lost;
     return [", worth ", strong(`${site().currency} ${format.amount(totals.cost)}`, "loss"), ...(isPart ? [` (for the ${format.percent(totals.priced / totals.lost)} of it that has a price)`] : [])];
   }
@@ -80,24 +100,51 @@ ett.head = (() => {
     if (!first) return [];
     const told = component(first.component), owner = link("owner", first.owner, named(first.owner));
     host.style.borderColor = told.colour;
-    if (choice.page === "component") return [element("p", { class: "largest-title" }, "Owned by ", owner, ": they can make it smaller.")];
-    const name = element("p", { class: "largest-title" }, "The largest loss: ", link("component", first.component, told.label), ", owned by ", owner);
-    return [name, element("p", {}, `${amount(choice, first.lost_gpu_ms, first.lost_ms)}, ${format.percent(first.share_ratio)} of everything lost${choice.page === "fleet" ? "" : " here"}. ${told.definition}`)];
+    const next = hardest(choice, first);
+    if (choice.page === "component") return [element("p", { class: "largest-title" }, "Owned by ", owner, ": they can make it smaller."), ...next];
+    const source = link("component", first.component, told.label);
+    const name = element("p", { class: "largest-title" }, ...(choice.page === "owner" ? ["Its largest loss: ", source] : ["The largest loss: ", source, ", owned by ", owner]));
+    return [name, element("p", {}, `${amount(choice, first.lost_gpu_ms, first.lost_ms)}, ${format.percent(first.share_ratio)} of everything lost${choice.page === "fleet" ? "" : " here"}. ${told.definition}`), ...next];
   }
 
-  function strip(choice, isShare) {
+  // The job to open first.
+  function hardest(choice, source) {
+    const found = ett.rows.hardest(choice, source);
+    if (!found) return [];
+    const { job_id: ids, cluster } = ett.cube.jobs(), { clusters } = ett.cube.dims();
+    const job = element("a", { href: ett.jobHref(clusters[cluster[found.job]], ids[found.job]) }, element("bdi", {}, format.visible(ids[found.job])));
+    return [element("p", {}, strong("Look first at "), job, `, which lost ${amount(choice, found.ms, found.ms)} this way (${format.percent(found.share)} of it).`)];
+  }
+
+  function stages(choice, isShare) {
     const bar = byId("head-strip"), list = byId("head-legend"), { totals } = choice;
     bar.hidden = list.hidden = isShare || !totals.wall;
     if (bar.hidden) return;
-    const spent = choice.isByGpu ? totals.stageGpu : totals.stageMs;
-    const other = { label: "Losses of other owners", colour: "#8a94a3" };
-    const parts = Object.entries({ ...site().stages, ...(spent.other ? { other } : {}) }).map(([key, told]) => ({
-      ...told, ratio: share(choice, totals.stageGpu[key], totals.stageMs[key]), words: amount(choice, totals.stageGpu[key], totals.stageMs[key]),
-    }));
-    bar.setAttribute("aria-label", parts.map((part) => `${part.label} ${format.percent(part.ratio)}`).join(", "));
-    bar.replaceChildren(...parts.map((part) => element("span", { style: `width:${100 * part.ratio}%;background:${part.colour}` })));
+    strip(bar, list, spentOf(choice), unit(choice));
+  }
+
+  // A bar of stages to scale and its legend; both add up as they are shown.
+  function strip(bar, list, { effective, keys, of }, hours) {
+    const losses = keys.map((key) => of[key]), told = format.balance(effective, losses), shares = format.lossShares(effective, losses);
+    const whole = losses.reduce((a, b) => a + b, effective);
+    const look = (key) => site().stages[key] || { label: "Losses of other owners", colour: "#8a94a3" };
+    const parts = [
+      { ...look("effective"), ms: effective, share: format.percent(ett.rows.ratio(effective, whole)), amount: told.effective },
+      ...keys.map((key, i) => ({ ...look(key), ms: of[key], share: shares[i], amount: told.losses[i] })),
+    ];
+    bar.setAttribute("aria-label", parts.map((part) => `${part.label} ${part.share}`).join(", "));
+    bar.replaceChildren(...parts.map((part) => element("span", { style: `width:${whole ? (100 * part.ms) / whole : 0}%;background:${part.colour}` })));
     list.replaceChildren(...parts.map((part) =>
-      element("li", {}, element("span", { class: "swatch", style: `background:${part.colour}` }), " ", part.label, " ", strong(format.percent(part.ratio)), " ", element("span", { class: "muted" }, part.words))));
+      element("li", {}, element("span", { class: "swatch", style: `background:${part.colour}` }), " ", element("span", {}, part.label), " ", strong(part.share), " ", element("span", { class: "muted" }, `${part.amount} ${hours}`))));
+  }
+
+  // Below the bar: figures that need no sentence.
+  function facts(choice, isShare) {
+    const all = jobCount(choice), struck = isShare ? ett.rows.perJob(choice).list.length : all;
+    byId("head-jobs").textContent = isShare ? `${format.count(struck)} of ${format.count(all)}` : format.count(all);
+    byId("head-jobs-label").textContent = isShare ? "Jobs that lost time to it" : "Jobs";
+    byId("head-wall-ett").textContent = format.percent(ett.rows.ratio(choice.totals.effectiveMs, choice.totals.wall));
+    byId("head-wall-ett-label").textContent = isShare ? "ETT% of all these jobs, by wall time" : "ETT% by wall time";
   }
 
   const jobCount = (choice) => choice.jobSeen.reduce((sum, seen) => sum + seen, 0);
@@ -106,25 +153,31 @@ ett.head = (() => {
   function changed(choice) {
     const out = [], told = choice.change;
     if (!choice.totals.wall) return out;
-    if (told) {
-      const movers = [...ett.rows.sources(choice)].filter((row) => row.change_ratio > 0.0005).sort((a, b) => b.change_ratio - a.change_ratio).slice(0, 3);
-      const list = movers.flatMap((row, i) => [i ? ", " : " Grew most: ", link("component", row.component, component(row.component).label), ` ${format.points(row.change_ratio)}`]);
-      out.push(element("p", {}, strong("What changed. "), whole(choice, told), ...(list.length ? [...list, "."] : [" No source grew."])));
-    } else out.push(element("p", { class: "muted" }, "No change is shown: there are no earlier days to compare these with."));
+    if (told) out.push(element("p", {}, strong("What changed. "), whole(choice, told), ...(choice.page === "component" ? [] : grown(choice))));
+    else out.push(element("p", { class: "muted" }, "No change is shown: there are no earlier days to compare these with."));
     const worst = worstOf(choice);
-    if (worst) out.push(element("p", {}, strong(`Worst ${choice.by}: `), element("a", { href: address.here({ from: worst.ds, to: worst.last_ds }) }, worst.ds), `, ${worst.words}.`));
+    if (worst) out.push(element("p", {}, strong(`Worst ${choice.by}. `), element("a", { href: address.here({ from: worst.ds, to: worst.last_ds }) }, span(worst.ds, worst.last_ds)), `: ${worst.words}.`));
     return out;
   }
 
-  function whole(choice, { earlier, later, ettBefore, ettAfter, of }) {
-    const span = `in ${later}, against ${earlier}`;
-    if (choice.page === "owner" || choice.page === "component") {
-      const lossy = [...choice.select.loss].flatMap((isLoss, c) => (isLoss ? [c] : [])), points = of(lossy);
-      return `The loss ${points > 0 ? "grew" : "shrank"} by ${format.points(Math.abs(points)).replace("+", "")} of the GPU time held ${span}.`;
-    }
-    const points = ettAfter - ettBefore, verb = Math.abs(points) < 0.0005 ? "stayed at" : points < 0 ? "fell to" : "rose to";
-    return `ETT% ${verb} ${format.percent(ettAfter)} from ${format.percent(ettBefore)} ${span}.`;
+  // The sources that take more of the GPU time than before.
+  function grown(choice) {
+    const movers = [...ett.rows.sources(choice)].filter((row) => row.change_ratio > 0.0005).sort((a, b) => b.change_ratio - a.change_ratio).slice(0, 3);
+    if (!movers.length) return [" No source grew."];
+    const list = movers.flatMap((row, i) => [i ? ", " : " Grew most: ", link("component", row.component, component(row.component).label), ` ${format.points(row.change_ratio)}`]);
+    return [...list, " (points of the GPU time held)."];
   }
+
+  function whole(choice, { earlier, later, before, after, of }) {
+    const days = ([first, last]) => `(${span(first, last)})`;
+    if (choice.page === "owner" || choice.page === "component") {
+      const lossy = [...choice.select.loss].flatMap((isLoss, c) => (isLoss ? [c] : [])), [then, now] = of(lossy);
+      return `Its share of the GPU time held ${verb(now - then)} ${format.percent(then)} ${days(earlier)} to ${format.percent(now)} ${days(later)}.`;
+    }
+    return `ETT% ${verb(after - before)} ${format.percent(before)} ${days(earlier)} to ${format.percent(after)} ${days(later)}.`;
+  }
+
+  const verb = (points) => (Math.abs(points) < 0.0005 ? "hardly moved, from" : points < 0 ? "fell from" : "rose from");
 
   function worstOf(choice) {
     const rows = ett.rows.overTime(choice).filter((row) => row.held_gpu_ms > 0);
@@ -132,9 +185,9 @@ ett.head = (() => {
     const isShare = choice.page === "owner" || choice.page === "component";
     const key = (row) => (isShare ? row.lost_share_ratio : -row.gpu_ett_ratio);
     const worst = rows.reduce((a, b) => (key(b) > key(a) ? b : a));
-    const words = isShare ? `${format.percent(worst.lost_share_ratio)} of the GPU time held was lost to it` : `ETT% ${format.percent(worst.gpu_ett_ratio)}`;
+    const words = isShare ? `${format.percent(worst.lost_share_ratio)} of the GPU time held was lost to it` : `ETT% was ${format.percent(worst.gpu_ett_ratio)}`;
     return { ds: worst.ds, last_ds: worst.last_ds, words };
   }
 
-  return { draw, subject };
+  return { draw, strip, subject };
 })();

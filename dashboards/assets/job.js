@@ -40,6 +40,8 @@ ett.job = (() => {
 
   function blank(lead) {
     byId("job-lead").textContent = lead;
+    byId("job-hero").classList.add("is-blank");
+    byId("job-largest").replaceChildren();
     byId("job-notes").replaceChildren();
     byId("job-facts").replaceChildren();
     byId("job-body").hidden = true;
@@ -50,7 +52,8 @@ ett.job = (() => {
   }
 
   function fill(jobId, detail) {
-    blank(lead(detail));
+    blank("");
+    hero(detail);
     byId("job-notes").append(...detail.notes.map((note) => element("p", { class: "notice" }, note)));
     byId("intervals-note").replaceChildren(...detail.left_out.map((note) => element("p", { class: "notice" }, note)));
     facts(detail.tables.facts);
@@ -63,16 +66,37 @@ ett.job = (() => {
     ett.chart.draw("job", detail.figure || { data: [], layout: { height: 80 } });
   }
 
-  // In a sentence: how well it did, and what took most of the rest.
-  function lead(detail) {
-    const told = detail.tables.facts, components = detail.tables.components;
-    if (told.ett_ratio[0] === null) return "It has no wall time yet.";
-    const lost = components.component.findIndex((key) => key !== "effective_training");
-    const start = `${format.percent(told.ett_ratio[0])} of its ${format.duration(told.wall_ms[0])} trained on new data`;
-    if (lost < 0) return `${start}.`;
-    const label = ett.get("data/site").components[components.component[lost]].label;
-    const owner = components.owner[lost] ? `, owned by ${components.owner[lost]}` : "";
-    return `${start}. Most of the rest went to ${label}: ${format.duration(components.duration_ms[lost])}${owner}.`;
+  // How well it did, what took most of the rest, and whose that is; of the days shown.
+  function hero(detail) {
+    const { stages } = detail, isByGpu = Object.values(stages).some(([, gpu]) => gpu > 0), spent = (key) => stages[key][isByGpu ? 1 : 0];
+    const keys = Object.keys(stages).filter((key) => key !== "effective"), losses = keys.map(spent);
+    const whole = losses.reduce((a, b) => a + b, spent("effective")), wall = Object.values(stages).reduce((sum, [ms]) => sum + ms, 0);
+    if (!whole) {
+      byId("job-lead").textContent = "It has no wall time yet.";
+      return;
+    }
+    const unit = isByGpu ? "GPU-hours" : "hours", told = format.balance(spent("effective"), losses), strong = (words, name) => element("strong", name ? { class: name } : {}, words);
+    byId("job-hero").classList.remove("is-blank");
+    byId("job-big").textContent = format.percent(spent("effective") / whole);
+    byId("job-big-label").textContent = `ETT%: the share of its ${isByGpu ? "GPU time" : "wall time"} that trained on new data`;
+    byId("job-lead").replaceChildren(
+      isByGpu ? "It held " : "It took ", strong(`${told.held} ${unit}`), ...(isByGpu ? [` in ${format.duration(wall)}`] : []), ". Of these, ", strong(`${told.effective} ${unit}`), " trained on new data and ", strong(`${told.lost} ${unit}`, "loss"), " were lost.");
+    ett.head.strip(byId("job-strip"), byId("job-legend"), { effective: spent("effective"), keys, of: Object.fromEntries(keys.map((key) => [key, spent(key)])) }, unit);
+    largest(detail.tables.components, isByGpu, losses.reduce((a, b) => a + b, 0));
+  }
+
+  function largest(columns, isByGpu, lost) {
+    const measure = columns[isByGpu ? "gpu_ms" : "duration_ms"], host = byId("job-largest");
+    const rows = columns.component.map((_, i) => i).filter((i) => columns.component[i] !== ett.cube.EFFECTIVE && measure[i] > 0).sort((a, b) => measure[b] - measure[a]);
+    host.hidden = !rows.length;
+    if (!rows.length) return;
+    const [row] = rows, key = columns.component[row], { label, colour, definition } = ett.get("data/site").components[key];
+    const link = (page, argument, text) => element("a", { href: ett.address.to(page, argument) }, element("bdi", {}, text));
+    const owner = columns.owner[row] === null ? [] : [", owned by ", link("owner", columns.owner[row], format.visible(columns.owner[row]))];
+    host.style.borderColor = colour;
+    host.replaceChildren(
+      element("p", { class: "largest-title" }, "Its largest loss: ", link("component", key, label), ...owner),
+      element("p", {}, `${isByGpu ? `${format.gpuHours(measure[row])} GPU-hours in ` : ""}${format.duration(columns.duration_ms[row])}, ${format.percent(measure[row] / lost)} of what it lost. ${definition}`));
   }
 
   function facts(columns) {

@@ -86,6 +86,7 @@ ett.page = (() => {
       unattributed: [percent(rows.ratio(ms, totals.wall)), `Nobody's lines claim it: ${duration(ms)}, ${gpuHours(gpu)} GPU-hours. Log the phase that runs then.`],
       inferred: [percent(rows.ratio(inferred, totals.wall)), `Concluded by a rule, not told by a line: ${duration(inferred)}. Log its begin and end to be sure of it.`],
       running: [ett.format.count(count(0))], dead: [ett.format.count(count(1))], clock: [ett.format.count(count(2))],
+      sizeless: [ett.format.count(rows.sizeless(choice).count)],
     };
     for (const [key, [value, meaning]] of Object.entries(told)) {
       const host = document.querySelector(`[data-quality="${key}"]`);
@@ -97,14 +98,19 @@ ett.page = (() => {
     for (const [id, columns] of Object.entries(ett.get("data/files"))) table(id, columns);
   }
 
-  // Draws what is in view at once and the rest after it, unless another choice comes first.
+  // Draws what is in view at once, then what a reader scrolls to, then the rest piece by piece, the
+  // charts out of sight last; unless another choice comes first.
   async function show(choice) {
     const mine = ++turn, isCurrent = () => mine === turn;
     const mineOnly = SECTIONS.filter(({ pages }) => pages.includes(choice.page));
     for (const { id, pages } of SECTIONS) byId(id).hidden = !pages.includes(choice.page);
+    for (const words of document.querySelectorAll("[data-pages]")) words.hidden = !words.dataset.pages.split(" ").includes(choice.page);
     // Asked before anything is drawn, while the browser still knows where everything lies.
-    const isSeen = ({ id }) => { const box = byId(id).getBoundingClientRect(); return box.top < innerHeight && box.bottom > 0; };
-    const first = mineOnly.filter(isSeen);
+    const boxes = new Map(mineOnly.map((section) => [section, byId(section.id).getBoundingClientRect()]));
+    const within = (room) => mineOnly.filter((section) => boxes.get(section).top < innerHeight + room && boxes.get(section).bottom > -room);
+    const first = within(0);
+    chart.attend(new Set(within(innerHeight / 2).map(({ id }) => id)));
+    waiting = new Map(mineOnly.filter((one) => !first.includes(one)).map((section) => [section.id, () => section.draw(choice, isCurrent)]));
     ett.head.draw(choice);
     await Promise.all(first.map((section) => section.draw(choice, isCurrent)));
     if (chart.isReady()) await chart.done();
@@ -112,23 +118,61 @@ ett.page = (() => {
     seen = mine;
     if (mine === 1) performance.mark("ett-usable");
     await painted();
-    for (const section of mineOnly.filter((one) => !first.includes(one))) {
-      await idle();
-      if (!isCurrent()) return;
-      await section.draw(choice, isCurrent);
-    }
-    await chart.done();
+    stamp("ett-shown");
+    await drawWaiting(isCurrent);
+    if (!isCurrent()) return;
+    stamp("ett-answered");
+    await chart.rest(idle, isCurrent);
     if (!isCurrent()) return;
     settled = mine;
-    if (mine === 1) performance.mark("ett-settled");
+    stamp("ett-settled");
   }
+
+  // When the latest choice was painted, when all of it was drawn save charts out of sight, and when
+  // these were too: for benchmarks.
+  function stamp(name) {
+    performance.clearMarks(name);
+    performance.mark(name);
+  }
+
+  let waiting = new Map(); // what is still to be drawn, by section
+  const drawing = new Set();
+  function drawNow(id) {
+    const draw = waiting.get(id);
+    waiting.delete(id);
+    if (!draw) return null;
+    const work = Promise.resolve(draw()).finally(() => drawing.delete(work));
+    drawing.add(work);
+    return work;
+  }
+  const near = new IntersectionObserver(
+    (entries) => entries.filter((one) => one.isIntersecting).forEach(({ target }) => drawNow(target.id)), { rootMargin: "50% 0px" });
+
+  async function drawWaiting(isCurrent) {
+    // Watched anew each time: an observer tells at once of what is near already.
+    near.disconnect();
+    for (const id of waiting.keys()) near.observe(byId(id));
+    while (waiting.size) {
+      await pause();
+      if (!isCurrent()) return;
+      if (waiting.size) await drawNow(waiting.keys().next().value);
+    }
+    await Promise.all(drawing);
+    await chart.done();
+  }
+
+  // Paper shows all of it.
+  addEventListener("beforeprint", () => { while (waiting.size) drawNow(waiting.keys().next().value); });
 
   // After the next frame; a page in the background has none, and waits a little instead.
   const painted = () => new Promise((resolve) => {
     requestAnimationFrame(() => setTimeout(resolve, 0));
     setTimeout(resolve, 100);
   });
-  const idle = () => new Promise((resolve) => setTimeout(resolve, 0));
+  // When nothing else is to be done; a browser that cannot tell goes on.
+  const idle = () => new Promise((resolve) => (window.requestIdleCallback ? requestIdleCallback(resolve, { timeout: 300 }) : setTimeout(resolve, 0)));
+  // After whatever the browser has to do first, such as an answer to a click.
+  const pause = () => (window.scheduler && scheduler.yield ? scheduler.yield() : new Promise((resolve) => setTimeout(resolve, 0)));
 
   return { show, find: (id, words) => tables.has(id) && ett.table.find(tables.get(id), words), turn: () => turn, isSeen: () => seen === turn && turn > 0, isSettled: () => settled === turn && turn > 0 };
 })();

@@ -12,7 +12,7 @@ ett.rows = (() => {
 
   // Everything that a page shows under `filters`; tables are made of it when they are drawn.
   function choose(page, argument, filters) {
-    const scope = page === "fleet" ? {} : { [page]: argument };
+    const scope = page === "fleet" ? {} : { [page]: [argument] };
     const select = cube.select({ ...filters, ...scope });
     const choice = { page, argument, filters, select, by: filters.by || fitting(select), ...cube.sums(select) };
     choice.totals = totals(choice, select.first, select.last);
@@ -99,24 +99,24 @@ ett.rows = (() => {
   function change(choice) {
     const { first, last } = choice.select, count = last - first + 1, { days, codes } = cube.dims();
     if (count < 1) return null;
-    const name = (a, b) => (a === b ? days[a] : `${days[a]} to ${days[b]}`);
     const held = (sums) => sums.reduce((a, b) => a + b, 0);
     const effective = (sums) => ratio(codes.reduce((sum, [key], c) => sum + (key === cube.EFFECTIVE ? sums[c] : 0), 0), held(sums));
     const made = (before, after, earlier, later) => {
       const [heldBefore, heldAfter] = [held(before), held(after)];
       if (!heldBefore || !heldAfter) return null;
+      const share = (list, sums, whole) => list.reduce((sum, c) => sum + sums[c], 0) / whole;
       return {
-        earlier, later, ettBefore: effective(before), ettAfter: effective(after),
-        of: (list) => list.reduce((sum, c) => sum + after[c] / heldAfter - before[c] / heldBefore, 0),
+        earlier: earlier.map((d) => days[d]), later: later.map((d) => days[d]), before: effective(before), after: effective(after),
+        of: (list) => [share(list, before, heldBefore), share(list, after, heldAfter)],
       };
     };
     if (first - count >= 0) {
-      return made(cube.byCode(choice.select, first - count, first - 1), byCode(choice, choice.dayGpu), name(first - count, first - 1), name(first, last));
+      return made(cube.byCode(choice.select, first - count, first - 1), byCode(choice, choice.dayGpu), [first - count, first - 1], [first, last]);
     }
     if (count < 2) return null;
     const half = Math.floor(count / 2);
     const part = (a, b) => byCode({ ...choice, select: { ...choice.select, first: a, last: b } }, choice.dayGpu);
-    return made(part(first, first + half - 1), part(last - half + 1, last), name(first, first + half - 1), name(last - half + 1, last));
+    return made(part(first, first + half - 1), part(last - half + 1, last), [first, first + half - 1], [last - half + 1, last]);
   }
 
   // One row per key of the lossy codes, largest first, with share and change.
@@ -137,11 +137,12 @@ ett.rows = (() => {
     for (const row of rows) {
       row.share_ratio = ratio(row[measure], whole);
       row.lost_cost = row.hasPrice ? row.cost : null;
-      row.change_ratio = choice.change && choice.change.of(row.list);
+      row.change_ratio = choice.change && moved(choice.change.of(row.list));
     }
     return rows;
   }
 
+  const moved = ([before, after]) => after - before;
   const sources = (choice) => (choice.sources ||= lossesBy(choice, ([component, , owner]) => [component, owner]));
   const NAMES = ["component", "owner", "lost_gpu_ms", "lost_ms", "share_ratio", "change_ratio", "lost_cost", "priced_gpu_ms"];
   const ranking = (choice) => columns(sources(choice), NAMES);
@@ -159,19 +160,21 @@ ett.rows = (() => {
     return codes.map(([key]) => one.get(key));
   }
 
-  // Sums of a job's codes: by stage, lost, and the component that took most.
+  // Sums of a job's codes: by stage, lost, and the component that took most. `byModel` has a row of
+  // components for each model: all in one walk, since it is the tables' memory that takes the time.
   function perJob(choice) {
     if (choice.perJob) return choice.perJob;
-    const { codes } = cube.dims(), K = codes.length, names = stages(), S = names.length, jobs = cube.jobs();
+    const { codes, models: known } = cube.dims(), K = codes.length, names = stages(), S = names.length, jobs = cube.jobs();
     const stageOf = codes.map(([, stage]) => names.indexOf(stage));
     const isEffective = codes.map(([key]) => key === cube.EFFECTIVE);
     const list = [], gpu = new Float64Array(jobs.length * S), ms = new Float64Array(jobs.length * S);
     const lost = new Float64Array(jobs.length), lostMs = new Float64Array(jobs.length), most = new Int32Array(jobs.length).fill(-1);
     const isWhole = choice.page === "fleet" || choice.page === "model" ? choice.filters.owner === undefined : false;
     const firstOf = firstCodes();
-    const taken = new Float64Array(K), takenMs = new Float64Array(K);
+    const taken = new Float64Array(K), takenMs = new Float64Array(K), byModel = new Float64Array(known.length * K);
     for (let j = 0; j < jobs.length; j++) {
       if (!choice.jobSeen[j]) continue;
+      const atModel = jobs.model[j] * K;
       let best = -1;
       taken.fill(0); takenMs.fill(0);
       for (let c = 0, at = j * K; c < K; c++, at++) {
@@ -182,52 +185,90 @@ ett.rows = (() => {
         lost[j] += g; lostMs[j] += m;
         const f = firstOf[c];
         taken[f] += g; takenMs[f] += m;
+        byModel[atModel + f] += choice.isByGpu ? g : m;
         if (best < 0 || taken[f] > taken[best] || (taken[f] === taken[best] && takenMs[f] > takenMs[best])) best = f;
       }
       most[j] = best;
       if (isWhole || lost[j] || lostMs[j]) list.push(j);
     }
     list.sort((a, b) => lost[b] - lost[a] || lostMs[b] - lostMs[a] || a - b);
-    return (choice.perJob = { list, gpu, ms, lost, lostMs, most, S, names });
+    return (choice.perJob = { list, gpu, ms, lost, lostMs, most, byModel, S, names });
+  }
+
+  // The jobs with time of which no line says how many GPUs they held, and that time.
+  function sizeless(choice) {
+    const { max_gpus: gpus, length } = cube.jobs(), K = cube.dims().codes.length, out = { count: 0, ms: 0 };
+    for (let j = 0; j < length; j++) {
+      if (!choice.jobSeen[j] || gpus[j]) continue;
+      let ms = 0;
+      for (let c = 0; c < K; c++) ms += choice.jobMs[j * K + c];
+      if (ms) { out.count += 1; out.ms += ms; }
+    }
+    return out;
+  }
+
+  // The job that lost most to a component and its owner: where to look first.
+  function hardest(choice, { list, lost_gpu_ms: all, lost_ms: allMs }) {
+    const K = cube.dims().codes.length, spent = choice.isByGpu ? choice.jobGpu : choice.jobMs;
+    const lost = (j) => list.reduce((sum, c) => sum + spent[j * K + c], 0);
+    let job = -1, most = 0;
+    for (let j = 0; j < cube.jobs().length; j++) {
+      if (!choice.jobSeen[j]) continue;
+      const ms = lost(j);
+      if (ms > most) { job = j; most = ms; }
+    }
+    return job < 0 ? null : { job, ms: most, share: ratio(most, choice.isByGpu ? all : allMs) };
   }
 
   function jobs(choice) {
-    const told = cube.jobs(), { clusters, models, teams, outcomes, codes } = cube.dims();
-    const { list, gpu, ms, lost, most, S, names } = perJob(choice);
-    const of = (make) => list.map(make);
+    const all = cube.jobs(), { clusters, models, teams, outcomes, codes } = cube.dims();
+    const { list, gpu, ms, lost, lostMs, most, S, names } = perJob(choice);
     const nullable = (value) => (Number.isNaN(value) ? null : value);
     const effective = names.indexOf("effective");
     const held = (j) => { let sum = 0; for (let s = 0; s < S; s++) sum += gpu[j * S + s]; return sum; };
-    return {
-      job_id: of((j) => told.job_id[j]), cluster: of((j) => clusters[told.cluster[j]]), model: of((j) => models[told.model[j]]),
-      team: of((j) => teams[told.team[j]]), max_gpus: of((j) => told.max_gpus[j]), attempt_count: of((j) => told.attempt_count[j]),
-      failure_count: of((j) => told.failure_count[j]), outcome: of((j) => outcomes[told.outcome[j]]),
-      started_at: of((j) => nullable(told.started_at[j])), wall_ms: of((j) => told.wall_ms[j]),
-      flags: of((j) => FLAG_WORDS.filter((_, bit) => told.flags[j] & (1 << bit))),
-      ...Object.fromEntries(FLAGS.map((flag, bit) => [flag, of((j) => Boolean(told.flags[j] & (1 << bit)))])),
-      shown_gpu_ett_ratio: of((j) => ratio(gpu[j * S + effective], held(j))), shown_lost_gpu_ms: of((j) => lost[j]),
-      shown_lost_cost: of((j) => (choice.jobHasPrice[j] ? choice.jobCost[j] : null)),
-      shown_largest_loss: of((j) => (most[j] < 0 ? null : codes[most[j]][0])),
-      ...Object.fromEntries(names.flatMap((name, s) => [[`shown_${name}_gpu_ms`, of((j) => gpu[j * S + s])], [`shown_${name}_ms`, of((j) => ms[j * S + s])]])),
+    const told = {
+      job_id: (j) => all.job_id[j], cluster: (j) => clusters[all.cluster[j]], model: (j) => models[all.model[j]],
+      team: (j) => teams[all.team[j]], max_gpus: (j) => all.max_gpus[j], attempt_count: (j) => all.attempt_count[j],
+      failure_count: (j) => all.failure_count[j], outcome: (j) => outcomes[all.outcome[j]],
+      started_at: (j) => nullable(all.started_at[j]), wall_ms: (j) => all.wall_ms[j],
+      flags: (j) => FLAG_WORDS.filter((_, bit) => all.flags[j] & (1 << bit)),
+      ...Object.fromEntries(FLAGS.map((flag, bit) => [flag, (j) => Boolean(all.flags[j] & (1 << bit))])),
+      shown_gpu_ett_ratio: (j) => ratio(gpu[j * S + effective], held(j)), shown_lost_gpu_ms: (j) => lost[j], shown_lost_ms: (j) => lostMs[j],
+      shown_lost_cost: (j) => (choice.jobHasPrice[j] ? choice.jobCost[j] : null),
+      shown_largest_loss: (j) => (most[j] < 0 ? null : codes[most[j]][0]),
+      ...Object.fromEntries(names.flatMap((name, s) => [[`shown_${name}_gpu_ms`, (j) => gpu[j * S + s]], [`shown_${name}_ms`, (j) => ms[j * S + s]]])),
     };
+    return lazily(list, told);
+  }
+
+  // Columns of the rows of `list`, each made when it is asked for: most are wanted by a CSV or a sort alone.
+  function lazily(list, told) {
+    const columns = {};
+    for (const [name, make] of Object.entries(told)) {
+      const get = () => {
+        const value = list.map(make);
+        Object.defineProperty(columns, name, { value });
+        return value;
+      };
+      Object.defineProperty(columns, name, { get, enumerable: true, configurable: true });
+    }
+    return columns;
   }
 
   function models(choice) {
     const told = cube.jobs(), { models: known, codes } = cube.dims(), K = codes.length;
-    const { list, gpu, ms, lost, lostMs, S, names } = perJob(choice), groups = new Map();
-    const spent = choice.isByGpu ? choice.jobGpu : choice.jobMs, firstOf = firstCodes();
+    const { list, gpu, ms, lost, lostMs, byModel, S, names } = perJob(choice), groups = new Map();
     for (const j of list) {
       const m = told.model[j];
-      if (!groups.has(m)) groups.set(m, { model: known[m], job_count: 0, lost: 0, lostMs: 0, cost: 0, hasPrice: 0, gpu: new Float64Array(S), ms: new Float64Array(S), taken: new Float64Array(K) });
+      if (!groups.has(m)) groups.set(m, { model: known[m], job_count: 0, lost: 0, lostMs: 0, cost: 0, hasPrice: 0, gpu: new Float64Array(S), ms: new Float64Array(S), taken: byModel.subarray(m * K, (m + 1) * K) });
       const group = groups.get(m);
       group.job_count += 1; group.lost += lost[j]; group.lostMs += lostMs[j]; group.cost += choice.jobCost[j]; group.hasPrice |= choice.jobHasPrice[j];
       for (let s = 0; s < S; s++) { group.gpu[s] += gpu[j * S + s]; group.ms[s] += ms[j * S + s]; }
-      for (let c = 0; c < K; c++) if (choice.select.loss[c]) group.taken[firstOf[c]] += spent[j * K + c];
     }
     const rows = [...groups.values()].sort((a, b) => b.lost - a.lost || b.lostMs - a.lostMs);
     const effective = names.indexOf("effective");
     return {
-      model: column(rows, "model"), job_count: column(rows, "job_count"), shown_lost_gpu_ms: column(rows, "lost"),
+      model: column(rows, "model"), job_count: column(rows, "job_count"), shown_lost_gpu_ms: column(rows, "lost"), shown_lost_ms: column(rows, "lostMs"),
       shown_lost_cost: rows.map((row) => (row.hasPrice ? row.cost : null)),
       shown_gpu_ett_ratio: rows.map((row) => ratio(row.gpu[effective], row.gpu.reduce((a, b) => a + b, 0))),
       shown_largest_loss: rows.map(({ taken }) => { const most = taken.indexOf(Math.max(...taken)); return taken[most] > 0 ? codes[most][0] : null; }),
@@ -304,5 +345,5 @@ ett.rows = (() => {
 
   const everyAttempt = (choice, table) => quantiles(table ? cube.passing(table, choice.select).map((i) => table.ms[i]) : []);
 
-  return { choose, ratio, overTime, days, sources, ranking, owners, perJob, jobs, models, recoveries, ttr, ttrCauses, causes, spread, everyAttempt };
+  return { choose, ratio, overTime, days, sources, ranking, owners, perJob, sizeless, hardest, jobs, models, recoveries, ttr, ttrCauses, causes, spread, everyAttempt };
 })();

@@ -7,7 +7,7 @@ ett.table = (() => {
   // `before` is the same table under another filter: its order and its search stay.
   function draw(host, id, columns, filename = id, before = null) {
     const listing = ett.get("data/site").listings[id];
-    const shown = listing.fields.filter((field) => field.rank > 0 && !isUnpriced(field, columns));
+    const shown = fitting(listing.fields, columns).filter((field) => field.rank > 0 && !isUnpriced(field, columns));
     const length = columns[listing.fields.find((field) => columns[field.name]).name].length;
     const state = { host, listing, shown, columns, filename, length, sort: before && before.sort, find: (before && before.find) || "", limit: listing.page };
     host.replaceChildren();
@@ -22,6 +22,15 @@ ett.table = (() => {
     refresh(state);
     return state;
   }
+
+  // Where no GPU was counted at all, a loss is told in wall time instead, and has no price.
+  const isOfGpus = ({ kind }) => kind === "gpu_ms" || kind === "money";
+  function fitting(fields, columns) {
+    const counted = fields.filter(({ rank, kind, name }) => rank > 0 && kind === "gpu_ms" && columns[name]);
+    if (!counted.length || !fields.some(isLostTime) || !counted.every(({ name }) => columns[name].every((ms) => ms === 0))) return fields;
+    return fields.filter((field) => !isOfGpus(field) || !field.rank).map((field) => (isLostTime(field) ? { ...field, rank: 1 } : field));
+  }
+  const isLostTime = ({ name }) => name === "lost_ms" || name === "shown_lost_ms";
 
   // Without a single price a column of costs says nothing.
   const isUnpriced = (field, columns) => field.kind === "money" && (columns[field.name] || []).every(format.isUnknown);
@@ -55,7 +64,7 @@ ett.table = (() => {
   function heading(state, field) {
     const cell = element("th", { scope: "col", class: columnClass(field) });
     if (!state.columns[field.name] || field.kind === "flags") {
-      cell.append(element("span", { title: field.hint }, field.label));
+      cell.append(element("span", { title: field.hint }, cells.label(field)));
       return cell;
     }
     const button = element("button", { type: "button", class: "sort", title: field.hint || `Sort by ${field.label}` }, cells.label(field));

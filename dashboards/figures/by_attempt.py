@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import UTC, datetime
-from itertools import groupby
-from typing import TYPE_CHECKING, Any
+from functools import lru_cache
+from itertools import groupby, repeat
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import plotly.graph_objects as go
 
@@ -13,7 +14,7 @@ from dashboards import format as words
 from dashboards.columns import Columns, plain
 from dashboards.components import look
 from dashboards.figures.text import plain as plain_text
-from dashboards.theme import TEMPLATES
+from dashboards.theme import TEMPLATES, text_on
 from pipelines.taxonomy import DEFAULT, REPEATED, Stage, Taxonomy
 
 if TYPE_CHECKING:
@@ -27,27 +28,32 @@ _SLICES = 1_000
 _INTERRUPTION = "#C8102E"
 _HATCH = {"shape": "/", "fillmode": "overlay", "fgcolor": "#ffffff", "size": 6, "solidity": 0.3}
 _HOVER = "<b>%{fullData.name}</b><br>%{customdata}<extra></extra>"
+_LABELLED = 24  # a bar of this part of the axis, or more of it, has room for a name
 _CROWD = 40  # more marks than this would cover one another
 
 
-@dataclass(frozen=True, slots=True)
-class Bar:
+class Bar(NamedTuple):
     """A stretch of one component on one lane; times in ms, UTC. `folded` rows were merged in it."""
 
-    lane: int
     start: int
     ms: int
+    folded: int
+    lane: int
     component: str
     stage: str
     gpus: int
     is_inferred: bool
     cause: str | None
-    folded: int = 1
 
     @property
     def end(self) -> int:
         """The end, exclusive."""
         return self.start + self.ms
+
+    @property
+    def looks(self) -> tuple[Any, ...]:
+        """What tells it apart from a neighbour: everything but the times."""
+        return self[3:]
 
 
 def attempts(
@@ -98,11 +104,12 @@ def attempts_spec(
     bars, notes = _drawable(list(_bars(intervals, [lane_of[n] for n in numbers])), taxonomy)
     if len(lanes) < len(lane_of):
         notes.append(f"{len(lane_of):,} attempts share {len(lanes)} lanes, several to a lane.")
-    traces = [*_components(bars, taxonomy), *_interruptions(interruptions, lane_of)]
-    for lane, trace in _lower_lanes(recoveries, hidden, len(lanes), taxonomy):
+    span = _span(intervals)
+    traces = [*_components(bars, span, taxonomy), *_interruptions(interruptions, lane_of)]
+    for lane, trace in _lower_lanes(recoveries, hidden, len(lanes), span, taxonomy):
         lanes.append(lane)
         traces.append(trace)
-    return {"data": traces, "layout": _layout(lanes, _span(intervals), notes)}
+    return {"data": traces, "layout": _layout(lanes, span, notes)}
 
 
 @dataclass(frozen=True, slots=True)
@@ -162,8 +169,10 @@ def _lane(number: int, told: tuple[int, str, bool] | None) -> Lane:
 
 
 def _bars(intervals: Columns, lanes: list[int]) -> Iterator[Bar]:
-    names = ("started_at", "duration_ms", "component", "stage", "gpus", "is_inferred", "cause")
-    return (Bar(*row) for row in zip(lanes, *(intervals[n] for n in names), strict=True))
+    names = ("component", "stage", "gpus", "is_inferred", "cause")
+    times = (intervals["started_at"], intervals["duration_ms"], repeat(1))
+    rows = zip(*times, lanes, *(intervals[n] for n in names), strict=False)  # `repeat` is endless
+    return map(Bar._make, rows)
 
 
 def _drawable(bars: list[Bar], taxonomy: Taxonomy) -> tuple[list[Bar], list[str]]:
@@ -187,18 +196,14 @@ def _drawable(bars: list[Bar], taxonomy: Taxonomy) -> tuple[list[Bar], list[str]
 def _joined(bars: Iterable[Bar]) -> Iterator[Bar]:
     last: Bar | None = None
     for bar in bars:
-        if last and last.end == bar.start and _looks(last) == _looks(bar):
-            last = replace(last, ms=last.ms + bar.ms, folded=last.folded + bar.folded)
+        if last and last.end == bar.start and last.looks == bar.looks:
+            last = Bar(last.start, last.ms + bar.ms, last.folded + bar.folded, *bar.looks)
             continue
         if last:
             yield last
         last = bar
     if last:
         yield last
-
-
-def _looks(bar: Bar) -> tuple[Any, ...]:
-    return bar.lane, bar.component, bar.stage, bar.gpus, bar.is_inferred, bar.cause
 
 
 def _pooled(bars: list[Bar], begin: int, width: int, taxonomy: Taxonomy) -> Iterator[Bar]:
@@ -224,23 +229,42 @@ def _one_each(run: list[Bar], taxonomy: Taxonomy) -> Iterator[Bar]:
         same = list(group)
         total = sum(b.ms for b in same)
         inferred = any(b.is_inferred for b in same)
-        yield replace(same[0], start=at, ms=total, is_inferred=inferred, folded=len(same))
+        yield same[0]._replace(start=at, ms=total, is_inferred=inferred, folded=len(same))
         at += total
 
 
-def _components(bars: list[Bar], taxonomy: Taxonomy) -> Iterator[dict[str, Any]]:
-    present = sorted({b.component for b in bars}, key=lambda k: (look(k, taxonomy).order, k))
-    for key in present:
-        component = look(key, taxonomy)
-        mine = [b for b in bars if b.component == key]
-        trace = _bar_trace(plain_text(component.label, 40), _to_scale(component.colour))
+def _components(bars: list[Bar], span: list[int], taxonomy: Taxonomy) -> Iterator[dict[str, Any]]:
+    of_component: dict[str, list[Bar]] = {}
+    for bar in bars:
+        of_component.setdefault(bar.component, []).append(bar)
+    for key in sorted(of_component, key=lambda k: (look(k, taxonomy).order, k)):
+        component, mine = look(key, taxonomy), of_component[key]
+        name = plain_text(component.label, 40)
+        trace = _bar_trace(name, _to_scale(component.colour))
         if key == REPEATED:
             trace["marker"]["pattern"] = _HATCH
         trace["base"] = [b.start for b in mine]
         trace["x"] = [b.ms for b in mine]
         trace["y"] = [b.lane for b in mine]
         trace["customdata"] = [_hover(b) for b in mine]
+        if key != REPEATED:  # the hatching leaves no room for words
+            trace |= _labels([name] * len(mine), trace["x"], span, component.colour)
         yield trace
+
+
+def _labels(names: list[str], lasted: list[int], span: list[int], colour: str) -> dict[str, Any]:
+    """Names inside the bars that are wide enough for one, so that few need the legend."""
+    least = (span[1] - span[0]) / _LABELLED
+    shown = [name if ms >= least else "" for name, ms in zip(names, lasted, strict=True)]
+    if not any(shown):
+        return {}
+    return {
+        "text": shown,
+        "textposition": "inside",
+        "insidetextanchor": "middle",
+        "textangle": 0,
+        "textfont": {"color": text_on(colour), "size": 11},
+    }
 
 
 def _bar_trace(name: str, colour: str) -> dict[str, Any]:
@@ -264,19 +288,32 @@ def _to_scale(colour: str) -> str:
 
 
 def _hover(bar: Bar) -> str:
-    parts = [words.duration(bar.ms), Stage(bar.stage).label.lower(), words.plural(bar.gpus, "GPU")]
-    if bar.cause:
-        parts.append(f"cause: {plain_text(bar.cause)}")
-    if bar.is_inferred:
+    rows = f" · {bar.folded:,} rows" if bar.folded > 1 else ""
+    said = _said(bar.stage, bar.gpus, bar.cause, bar.is_inferred)
+    return _at(bar.start, f"{words.duration(bar.ms)} · {said}{rows}")
+
+
+@lru_cache(10_000)  # a fleet's millions of bars say few different things
+def _said(stage: str, gpus: int, cause: str | None, is_inferred: bool) -> str:  # noqa: FBT001 - a key of the cache
+    parts = [Stage(stage).label.lower(), words.plural(gpus, "GPU")]
+    if cause:
+        parts.append(f"cause: {plain_text(cause)}")
+    if is_inferred:
         parts.append("inferred")
-    if bar.folded > 1:
-        parts.append(f"{bar.folded:,} rows")
-    return _at(bar.start, " · ".join(parts))
+    return " · ".join(parts)
 
 
 def _at(ms: int, text: str) -> str:
     """The hover's lines: when, and what."""
-    return f"{datetime.fromtimestamp(ms // 1000, UTC):%Y-%m-%d %H:%M:%S} UTC<br>{text}"
+    minutes, seconds = divmod(ms // 1000, 60)
+    hours, minute = divmod(minutes, 60)
+    return f"{_day(hours // 24)} {hours % 24:02}:{minute:02}:{seconds:02} UTC<br>{text}"
+
+
+@lru_cache(10_000)
+def _day(days: int) -> str:
+    """The day that is so many after the epoch, as ISO text."""
+    return f"{datetime.fromtimestamp(86_400 * days, UTC):%Y-%m-%d}"
 
 
 def _interruptions(told: Columns, lane_of: dict[int, int]) -> Iterator[dict[str, Any]]:
@@ -308,7 +345,7 @@ def _interruptions(told: Columns, lane_of: dict[int, int]) -> Iterator[dict[str,
 
 
 def _lower_lanes(
-    recoveries: Columns, hidden: Columns, first: int, taxonomy: Taxonomy
+    recoveries: Columns, hidden: Columns, first: int, span: list[int], taxonomy: Taxonomy
 ) -> Iterator[tuple[Lane, dict[str, Any]]]:
     """Under the attempts: recoveries, then a lane per component that ran beside training."""
     lane = first
@@ -319,7 +356,10 @@ def _lower_lanes(
             _at(at, f"{words.duration(ms)} to recover (TTR)")
             for at, ms in zip(began, lasted, strict=True)
         ]
-        yield Lane("recoveries", "", "TTR"), _placed(trace, began, lasted, lane)
+        trace["showlegend"] = False  # its lane has a name
+        said = [words.duration(ms) for ms in lasted]
+        trace |= _labels(said, lasted, span, Stage.TIME_TO_RECOVER.colour)
+        yield Lane("recoveries", "time to recover", "TTR"), _placed(trace, began, lasted, lane)
         lane += 1
     spans = zip(hidden["component"], hidden["started_at"], hidden["duration_ms"], strict=True)
     for key, same in groupby(spans, lambda span: span[0]):
@@ -338,7 +378,7 @@ def _lower_lanes(
 
 
 def _hidden_bar(lane: int, key: str, start: int, ms: int) -> Bar:
-    return Bar(lane, start, ms, key, Stage.WASTED_TRAINING, 0, is_inferred=False, cause=None)
+    return Bar(start, ms, 1, lane, key, Stage.WASTED_TRAINING, 0, is_inferred=False, cause=None)
 
 
 def _placed(
@@ -353,6 +393,7 @@ def _layout(lanes: list[Lane], span: list[int], notes: list[str]) -> dict[str, A
         "barmode": "overlay",
         "hovermode": "closest",
         "dragmode": "zoom",
+        "uniformtext": {"minsize": 9, "mode": "hide"},
         "height": 110 + (40 if is_roomy else 22) * max(len(lanes), 1),
         "xaxis": {"type": "date", "range": span, "showgrid": True},
         "yaxis": {

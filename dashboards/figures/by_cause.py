@@ -13,8 +13,8 @@ if TYPE_CHECKING:
     import pandas as pd
 
 _KINDS = (
-    ("failure_count", "Infrastructure (counted in NoF)", "#D55E00"),
-    ("other_count", "Other", "#8a94a3"),
+    ("failure_count", "Caused by the infrastructure: a failure (NoF)", "#D55E00"),
+    ("other_count", "Other causes", "#8a94a3"),
 )
 
 

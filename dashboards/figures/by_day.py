@@ -108,7 +108,12 @@ def _layout(shown: list[Any]) -> dict[str, Any]:
         "hovermode": "x unified",
         "height": 360,
         "xaxis": axis,
-        "yaxis": {"tickformat": ".0%", "range": [0, 1.07], "tickvals": [0, 0.25, 0.5, 0.75, 1]},
+        "yaxis": {
+            "title": {"text": "of the GPU time held"},
+            "tickformat": ".0%",
+            "range": [0, 1.07],
+            "tickvals": [0, 0.25, 0.5, 0.75, 1],
+        },
         "meta": {
             "notes": ["Days between the ones shown have no published GPU time."]
             if is_sparse and len(shown) > 1
@@ -138,7 +143,8 @@ def losses_spec(frame: pd.DataFrame, *, taxonomy: Taxonomy = DEFAULT) -> dict[st
         spent = mine["lost_gpu_ms"]
         traces.append(_bars(component.key, name, component.colour, spent, labels, held))
     layout = _layout(sorted(shown["ds"].unique()))
-    axis = {"tickformat": "~%", "rangemode": "tozero"}
+    title = {"text": "of the GPU time held"}
+    axis = {"title": title, "tickformat": "~%", "rangemode": "tozero"}
     return {"data": traces, "layout": layout | {"height": 320, "yaxis": axis}}
 
 

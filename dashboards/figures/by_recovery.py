@@ -21,17 +21,17 @@ EDGES_MS = tuple(m * _MINUTE for m in (1, 2, 5, 10, 15, 20, 30, 45, 60, 120, 240
 
 
 def bins() -> list[str]:
-    """The name of each bin: below the first edge, between two, and from the last on."""
+    """The name of each bin: below the first edge, between two, and from the last on.
 
-    def parts(ms: int) -> tuple[int, str]:
-        return (ms // _MINUTE, "m") if ms < 60 * _MINUTE else (ms // (60 * _MINUTE), "h")
+    >>> bins()[:3], bins()[-3:]
+    (['<1 m', '1-2 m', '2-5 m'], ['4-8 h', '8-24 h', '>24 h'])
+    """
 
     def between(begin: int, end: int) -> str:
-        (low, unit), (high, last) = parts(begin), parts(end)
-        return f"{low}-{high} {last}" if unit == last else f"{low} {unit}-{high} {last}"
+        unit, size = ("m", _MINUTE) if begin < 60 * _MINUTE else ("h", 60 * _MINUTE)
+        return f"{begin // size}-{end // size} {unit}"
 
-    first, last = (" ".join(map(str, parts(EDGES_MS[i]))) for i in (0, -1))
-    return [f"<{first}", *(between(a, b) for a, b in pairwise(EDGES_MS)), f">{last}"]
+    return ["<1 m", *(between(a, b) for a, b in pairwise(EDGES_MS)), ">24 h"]
 
 
 def recoveries(frame: pd.DataFrame) -> go.Figure:
@@ -44,24 +44,31 @@ def recoveries_spec(frame: pd.DataFrame) -> dict[str, Any]:
     """Count recoveries by their `ttr_ms`, as plain Plotly data. `frame`: one row per recovery."""
     place = np.searchsorted(EDGES_MS, frame["ttr_ms"].to_numpy("int64"), side="right")
     counts = np.bincount(place, minlength=len(EDGES_MS) + 1).tolist()
+    names = [plain_text(name) for name in bins()]
     trace = {
         "type": "bar",
         "name": "Recoveries",
         "showlegend": False,
         "meta": {"key": "count"},
-        "x": [plain_text(name) for name in bins()],
+        "x": [name.removesuffix(" m") for name in names],
         "y": counts,
         "text": [words.count(n) if n else "" for n in counts],
         "textposition": "outside",
         "cliponaxis": False,
         "marker": {"color": Stage.TIME_TO_RECOVER.colour, "line": {"width": 0}},
-        "hovertemplate": "%{y} recoveries took %{x}<extra></extra>",
+        "customdata": names,
+        "hovertemplate": "%{y} recoveries took %{customdata}<extra></extra>",
     }
     layout = {
         "height": 300,
         "bargap": 0.15,
         "hovermode": "closest",
-        "xaxis": {"type": "category", "fixedrange": True},
+        "xaxis": {
+            "type": "category",
+            "fixedrange": True,
+            "tickangle": -45,
+            "title": {"text": "time to recover: minutes, from 1 h on hours"},
+        },
         "yaxis": {"title": {"text": "recoveries"}, "rangemode": "tozero", "fixedrange": True},
         "margin": {"l": 8, "r": 8, "t": 24, "b": 8},
     }

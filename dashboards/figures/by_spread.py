@@ -41,17 +41,18 @@ def spread_spec(frame: pd.DataFrame, *, colour: str = "#0072B2") -> dict[str, An
             "type": "scatter", "mode": "lines", "meta": {"key": "line"}, "showlegend": False,
             "x": line, "y": at, "line": {"color": colour, "width": 6}, "hoverinfo": "skip",
         },
-        _marks("p50_ms", "p50, the median", "circle", colour, [r[1] for r in rows], hover),
-        _marks("p95_ms", "p95, one in twenty takes longer", "diamond", colour,
+        _marks("p50_ms", "p50: half take longer", "circle", colour, [r[1] for r in rows], hover),
+        _marks("p95_ms", "p95: one in twenty takes longer", "diamond", colour,
                [r[2] for r in rows], hover),
     ]  # fmt: skip
     layout = {
-        "height": 70 + 30 * len(rows),
+        "height": 100 + 30 * len(rows),
         "hovermode": "closest",
         "xaxis": {
             "type": "log",
             "tickvals": [ms for ms, _ in _TICKS],
             "ticktext": [t for _, t in _TICKS],
+            "title": {"text": "time per attempt, logarithmic"},
         },
         "yaxis": {
             "tickvals": list(range(len(rows))),

@@ -286,7 +286,7 @@ def _rollup(ledger: pd.DataFrame, key: list[str]) -> pd.DataFrame:
     out["inferred_ms"] = total(everything, "inferred_ms")
     frame = pd.DataFrame(out)
     frame["job_count"] = ledger.groupby(key, dropna=False)["job_id"].nunique()
-    frame["censored_count"] = 0
+    frame["censored_count"] = frame["untold_ms"] = frame["untold_gpu_ms"] = 0
     frame["ett_ratio"] = frame["effective_ms"] / frame["wall_ms"]
     frame["gpu_ett_ratio"] = (frame["effective_gpu_ms"] / frame["held_gpu_ms"]).where(
         frame["held_gpu_ms"] > 0
@@ -312,6 +312,7 @@ def _scorecard_job(told: list[Job], ledger: pd.DataFrame) -> pd.DataFrame:
                 "hidden_ms": sum(h["ended"] - h["started"] for h in j.hidden),
                 "tts": next((r["started"] for r in j.rows if r["component"] in (EFFECTIVE, REPEATED)), None),
                 "is_censored": j.is_censored, "is_presumed_dead": False, "is_clock_conflict": j.job_id == "ranker-0003",
+                "is_position_uncertain": False, "is_training_told": True,
                 "queue_wait_ms": None if len(j.job_id) % 2 else 5 * MINUTE,
             }
             for j in told

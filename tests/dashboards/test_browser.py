@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import csv
 import time
+from dataclasses import asdict
 from urllib.parse import quote
 
 import pytest
 
+from dashboards import format as words
 from tests.dashboards.fleet import HOSTILE
-from tests.dashboards.test_format import CASES
+from tests.dashboards.test_format import BALANCES, CASES
 
-ENTER, TAB = "\ue007", "\ue004"
+ENTER, TAB, ESCAPE = "\ue007", "\ue004", "\ue00c"
 DRAWN = "window.ett?.page?.isSettled() && !document.getElementById('fleet').hidden"
 JOB_DRAWN = "document.querySelectorAll('#job .plot .main-svg').length >= 1"
 JOB_ROWS = "#fleet [data-listing=jobs] tbody tr"
@@ -227,9 +229,44 @@ def test_a_csv_is_really_saved(fleet, tmp_path):
 
 def test_the_browser_says_numbers_in_the_same_words(fleet):
     said = fleet.run("return arguments[0].map(([name, value]) => ett.format[name](value))", [[name, value] for _, name, value, _ in CASES])  # fmt: skip
-    assert said == [words for *_, words in CASES]
+    assert said == [expected for *_, expected in CASES]
     exact = fleet.run("return [61250, 7501250, 999, 0].map(ett.format.exactDuration)")
-    assert exact == ["0:01:01.250", "2:05:01.250", "0.999 s", "0.000 s"]
+    assert exact == ["0:01:01.250", "2:05:01.250", "0:00:00.999", "0:00:00.000"]
+
+
+@pytest.mark.parametrize(("effective", "losses"), BALANCES)
+def test_the_browser_balances_hours_as_python_does(fleet, effective, losses):
+    said = fleet.run("return [ett.format.balance(...arguments), ett.format.lossShares(...arguments)]", effective, losses)  # fmt: skip
+    assert said == [asdict(words.balance(effective, losses)), words.loss_shares(effective, losses)]
+
+
+def test_every_chart_and_every_table_is_explained(fleet):
+    told = "return [...document.querySelectorAll('[data-figure], [data-listing]')].filter(e => !e.closest('section').querySelector('.explained li:nth-child(3) span:not(:empty)')).map(e => e.outerHTML.slice(0, 80))"  # fmt: skip
+    assert fleet.run(told) == []
+    assert fleet.run("return document.querySelectorAll('.explained').length") >= 16
+
+
+def test_a_name_in_the_legend_is_seen_alone_when_pointed_at(browser, site):
+    browser.open("about:blank")
+    browser.open(f"file://{site}/index.html{link('h100-east', 'llm-405b-pretrain')}")
+    browser.until(JOB_DRAWN)
+    strength = "document.querySelector('#job .plot').data.map(t => t.opacity ?? 1)"
+    before = browser.run(f"return {strength}")
+    browser.run("document.querySelector('#job .legend button').focus()")
+    assert browser.until(f"{strength}.filter(s => s > 0.5).length === 1")
+    browser.run("document.activeElement.blur()")
+    assert browser.run(f"return {strength}") == before
+
+
+def test_the_top_of_a_job_says_what_it_lost_and_whose_that_is(browser, site):
+    browser.open("about:blank")
+    browser.open(f"file://{site}/index.html{link('h100-east', 'llm-405b-pretrain')}")
+    browser.until(JOB_DRAWN)
+    assert text(browser, "#job-largest").startswith("Its largest loss: ")
+    owner = browser.run("return document.querySelector('#job-largest a[href^=\"#owner\"]').textContent")  # fmt: skip
+    assert owner in text(browser, "#components, #job [data-listing=components]")
+    shares = browser.run("return [...document.querySelectorAll('#job-legend strong')].map(e => parseFloat(e.textContent))")  # fmt: skip
+    assert sum(shares) == pytest.approx(100)
 
 
 def test_every_control_and_picture_has_a_name(fleet):

@@ -265,7 +265,7 @@ def test_recoveries_are_counted_in_bins_and_none_is_lost():
     figure = figures.recoveries(pd.DataFrame({"ttr_ms": [int(m * MINUTE) for m in minutes]}))
     counts = dict(zip(figure.data[0].x, figure.data[0].y, strict=True))
     assert {name: n for name, n in counts.items() if n} == {
-        "&lt;1 m": 2, "1-2 m": 1, "5-10 m": 1, "45 m-1 h": 1, "1-2 h": 1, "&gt;24 h": 1,
+        "&lt;1": 2, "1-2": 1, "5-10": 1, "45-60": 1, "1-2 h": 1, "&gt;24 h": 1,
     }  # fmt: skip
     assert figures.recoveries_spec(pd.DataFrame({"ttr_ms": []}))["data"] == []
 

@@ -17,7 +17,16 @@ from pipelines import tables
 from pipelines.taxonomy import DEFAULT
 from tests.dashboards.browser import missing
 from tests.dashboards.fleet import HOSTILE
-from tests.dashboards.test_browser import DRAWN, ENTER, JOB_DRAWN, TAB, complaints, csv_of, text
+from tests.dashboards.test_browser import (
+    DRAWN,
+    ENTER,
+    ESCAPE,
+    JOB_DRAWN,
+    TAB,
+    complaints,
+    csv_of,
+    text,
+)
 
 AXE = "axe-core@4.10.3"
 PAGES = [
@@ -42,11 +51,11 @@ def at(browser, site):
 
 
 def choose(browser, name, label):
-    """Choose by the words of an option, as a reader does."""
+    """Tick a choice by its words, as a reader does."""
     browser.run(
-        "const s = document.getElementById(`filter-${arguments[0]}`);"
-        "s.value = [...s.options].find(o => o.textContent === arguments[1]).value;"
-        "s.dispatchEvent(new Event('change'))",
+        "const box = document.getElementById(`filter-${arguments[0]}`);"
+        "box.open = true;"
+        "[...box.querySelectorAll('label')].find(l => l.textContent === arguments[1]).click()",
         name,
         label,
     )
@@ -76,6 +85,13 @@ def spent(warehouse, **only):
     for name, value in only.items():
         frame = frame[frame[name] == value]
     return frame
+
+
+def spent_of(job_id, published):
+    """The wall time, in ms, that is published of one job."""
+    table = tables.SCORECARD_JOB_COMPONENT
+    frame = published.read(table, ["job_id", "duration_ms"])
+    return frame.loc[frame["job_id"] == job_id, "duration_ms"].sum()
 
 
 def test_four_clicks_lead_from_the_fall_to_the_job_that_shows_why(at):
@@ -116,6 +132,49 @@ def test_a_filter_acts_on_every_table(at, warehouse, name, label, column, value)
     assert {r["job_id"].lstrip("'") for r in csv_rows(page, "jobs")} == set(rows["job_id"])
     held = page.run("return document.querySelector('#days .plot').data[0].x.length")
     assert held == (rows.groupby("ds")["gpu_ms"].sum() > 0).sum()
+
+
+def test_any_of_several_choices_will_do_and_they_stay_in_the_address(at, warehouse):
+    page = at()
+    choose(page, "team", "ads")
+    choose(page, "team", "perception")
+    page.until(f"location.hash === '#fleet&team=ads,perception' && {DRAWN}")
+    assert text(page, "#filter-told") == "all days, team ads or perception"
+    rows = spent(warehouse)
+    rows = rows[rows["team"].isin(["ads", "perception"])]
+    assert sum(float(r["held_gpu_ms"]) for r in csv_rows(page, "days")) == rows["gpu_ms"].sum()
+    assert {r["job_id"] for r in csv_rows(page, "jobs")} == set(rows["job_id"])
+    choose(page, "team", "ads")  # ticked before: it goes again
+    page.until(f"location.hash === '#fleet&team=perception' && {DRAWN}")
+    assert {r["team"] for r in csv_rows(page, "jobs")} == {"perception"}
+    page.back()
+    page.until(f"location.hash === '#fleet&team=ads,perception' && {DRAWN}")
+    ticked = "return [...document.querySelectorAll('#filter-team input:checked')].map(i => i.parentElement.textContent)"  # fmt: skip
+    assert page.run(ticked) == ["ads", "perception"]
+
+
+def test_nobody_and_a_comma_can_be_chosen_too(at):
+    page = at("#fleet&team=-,ads&size=513%20to%204%2C096,not%20said")
+    assert [r["job_id"] for r in csv_rows(page, "jobs")] == ["no-gpus-said"]
+    assert text(page, "#filter-told") == "all days, team not said or ads, size 513 to 4,096 or not said"  # fmt: skip
+
+
+def test_a_list_of_choices_opens_closes_and_can_be_reached_by_keyboard(at):
+    page = at()
+    is_open = "return document.getElementById('filter-team').open"
+    page.run("document.querySelector('#filter-team summary').focus()")
+    page.press(ENTER)
+    assert page.run(is_open)
+    page.press(TAB, " ")
+    page.until(f"location.hash.startsWith('#fleet&team=') && {DRAWN}")
+    assert page.run(is_open)
+    page.press(ESCAPE)
+    assert not page.run(is_open)
+    assert page.run("return document.activeElement.matches('#filter-team summary')")
+    assert page.run("return document.activeElement.getAttribute('aria-label')").startswith("Team: ")
+    page.run("document.querySelector('#filter-team summary').click()")
+    page.run("document.getElementById('head-title').click()")
+    assert not page.run(is_open)
 
 
 def test_days_and_sizes_filter_too_and_clear_undoes_all(at, warehouse):
@@ -201,6 +260,71 @@ def test_a_hostile_model_and_team_are_text_in_links_filters_and_titles(at, name)
     assert complaints(page) == []
 
 
+def test_the_top_says_how_many_jobs_have_no_gpu_time(at, published):
+    page = at()
+    ms = spent_of("no-gpus-said", published)
+    told = page.run("return ett.format.duration(arguments[0])", int(ms))
+    assert text(page, "#head-sizeless").startswith(f"Not in these GPU-hours: 1 job with {told}")
+    assert text(page, "[data-quality=sizeless] strong") == "1"
+    choose(page, "team", "ads")
+    assert not page.run("return document.getElementById('head-sizeless').checkVisibility()")
+
+
+def test_the_losses_of_the_top_add_up_to_the_digit(at):
+    page = at()
+    numbers = "[...document.querySelectorAll(arguments[0])].map(e => parseFloat(e.textContent.replaceAll(',', '')))"  # fmt: skip
+    held, effective, lost = page.run(f"return {numbers}", "#head-lead strong")[:3]
+    parts = page.run(f"return {numbers}", "#head-legend .muted")
+    assert effective == parts[0]
+    assert sum(parts[1:]) == lost
+    assert held == effective + lost
+    shares = page.run(f"return {numbers}", "#head-legend strong")
+    assert sum(shares) == pytest.approx(100)
+
+
+@pytest.mark.parametrize("hash_", ["#fleet", "#owner=reliability", "#component=restart_gap", "#model=ranker"])  # fmt: skip
+def test_the_top_names_the_job_to_look_at_first(at, hash_):
+    page = at(hash_)
+    job = page.run("return document.querySelector('#head-largest a[href^=\"#job\"]').textContent")
+    most = page.run("return document.querySelector('#head-largest').textContent")
+    assert f"Look first at {job}, which lost " in most
+    if hash_.startswith("#component"):
+        rows = csv_rows(page, "jobs")
+        assert job == max(rows, key=lambda r: float(r["shown_lost_gpu_ms"]))["job_id"]
+
+
+def test_words_fit_a_page_that_lists_only_a_part(at):
+    shown = "return [...document.querySelectorAll('#jobs .explained span')].filter(e => !e.hidden).map(e => e.textContent).join(' ')"  # fmt: skip
+    assert "every job with time" in at().run(shown)
+    part = at("#owner=reliability").run(shown)
+    assert "every job" not in part
+    assert "jobs that lost time to this" in part
+
+
+def test_what_is_below_is_drawn_before_it_is_seen(at):
+    page = at()
+    page.run("Scheduler.prototype.yield = () => new Promise(() => {})")  # the rest has to wait
+    page.run("location.hash = '#fleet&team=ads'")
+    page.until("ett.page.isSeen() && location.hash.includes('ads')")
+    teams = "new Set([...document.querySelectorAll('#jobs tbody tr')].map(r => r.children[3].textContent))"  # fmt: skip
+    assert page.run(f"return {teams}.size") > 1  # as before the choice
+    page.run("document.getElementById('jobs').scrollIntoView()")
+    page.until(f"{teams}.size === 1")
+
+
+def test_a_chart_out_of_sight_is_redrawn_when_it_comes_near(at):
+    page = at()
+    page.run("window.requestIdleCallback = () => {}; performance.clearMarks('ett-answered')")
+    total = "document.querySelector('#causes .plot').data.flatMap(t => t.x).reduce((a, b) => a + b)"
+    before = page.run(f"return {total}")
+    page.run("location.hash = '#fleet&team=perception'")
+    page.until("performance.getEntriesByName('ett-answered').length")
+    told = sum(int(r["interruption_count"]) for r in csv_rows(page, "causes"))
+    assert told < before == page.run(f"return {total}")
+    page.run("document.getElementById('causes').scrollIntoView()")
+    page.until(f"{total} === {told}")
+
+
 def test_what_nobody_named_has_a_page_too(at):
     page = at("#model=-")
     assert [r["job_id"] for r in csv_rows(page, "jobs")] == ["no-gpus-said"]
@@ -223,9 +347,8 @@ def test_a_click_on_a_bar_shows_its_day(at):
 
 def test_the_keyboard_reaches_a_filter_and_a_source(at):
     page = at()
-    page.run("document.getElementById('filter-cluster').focus()")
-    page.press("\ue015")  # down
-    page.press(ENTER)
+    page.run("document.querySelector('#filter-cluster summary').focus()")
+    page.press(ENTER, TAB, " ")
     page.until(f"location.hash.includes('cluster=') && {DRAWN}")
     page.run("document.querySelector('#ranking .tools button').focus()")
     for _ in range(30):
@@ -244,6 +367,8 @@ def test_the_keyboard_reaches_a_filter_and_a_source(at):
 def test_no_page_runs_out_of_its_width(at, hash_, width):
     page = at(hash_, width)
     assert page.run("return document.documentElement.scrollWidth - innerWidth") <= 0
+    cut = "return [...document.querySelectorAll('#ranking .scroll, #owners .scroll, #causes .scroll')].filter(e => e.scrollWidth > e.clientWidth + 1).map(e => e.ariaLabel)"  # fmt: skip
+    assert page.run(cut) == []
 
 
 @pytest.fixture(scope="session")

@@ -10,6 +10,17 @@ from dashboards import format as words
 
 HOUR = 3_600_000
 
+# (effective, losses) in ms of hours that are read together
+BALANCES = [
+    (0, [0, 0]),
+    (10 * HOUR, []),
+    (1_250 * HOUR, [int(305.5 * HOUR), int(305.5 * HOUR)]),
+    (529_664 * HOUR + 40_000, [int(n * HOUR) for n in (16_385.4, 25_360.4, 106_755.4, 16_668.4)]),
+    (2 * HOUR, [1, 0, HOUR]),
+    (0, [HOUR // 3] * 3),
+    (999_999_999, [7, 7, 7]),
+]
+
 CASES = [
     # (function, its name in the browser, value, words)
     ("gpu_hours", "gpuHours", None, "—"),
@@ -58,3 +69,17 @@ def test_money_and_plural_and_instant():
     assert [words.plural(n, "job") for n in (0, 1, 2_000)] == ["0 jobs", "1 job", "2,000 jobs"]
     assert words.instant(datetime(2026, 11, 5, 7, 3, tzinfo=UTC)) == "2026-11-05 07:03 UTC"
     assert words.instant(None) == "—"
+
+
+@pytest.mark.parametrize(("effective", "losses"), BALANCES)
+def test_parts_add_up_as_they_are_shown(effective, losses):
+    def number(text):
+        return 0 if text.startswith("<") else round(100 * float(text.replace(",", "").rstrip("%")))
+
+    told = words.balance(effective, losses)
+    assert number(told.held) == number(told.effective) + number(told.lost)
+    assert number(told.lost) == sum(map(number, told.losses))
+    if effective + sum(losses):
+        shares = [words.percent(effective / (effective + sum(losses)))]
+        shares += words.loss_shares(effective, losses)
+        assert shares[0] == ">99.9%" or sum(map(number, shares)) == 100_00

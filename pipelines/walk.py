@@ -114,11 +114,13 @@ def _reconciled(events: DataFrame, keep: Keep) -> tuple[DataFrame, DataFrame]:
     if len(trust.roles_in(events).collect()) < _SEVERAL:
         return events, trust.no_disagreements(events)
     jobs = keep("mixed_jobs", trust.mixed_jobs(events))
-    lines = keep("allocation_lines", trust.allocation_lines(events, jobs))
+    lines = keep("allocation_lines", trust.lines_of(events, jobs))
     known = keep("windows", trust.windows(lines))
     weak = keep("weak_lines", trust.fitted(lines, known))
     believed = keep("reconciled", trust.reconciled(events, jobs, lines, known, weak))
-    return believed, keep("disagreements", trust.disagreements(weak))
+    struck = trust.fitted(trust.lines_of(events, jobs, ["interruption"]), known)
+    differing = union([trust.disagreements(weak), trust.cause_disagreements(struck)])
+    return believed, keep("disagreements", differing)
 
 
 def _placed(events: DataFrame, settings: Settings, keep: Keep) -> Frames:

@@ -34,7 +34,7 @@ class Joined(NamedTuple):
 
 @dataclass(frozen=True)
 class Identity:
-    """The site's rules for one kind of file (docs/joining.md), tried in this order.
+    """The site's rules for one kind of file (docs/sources.md), tried in this order.
 
     `path`: an expression searched in the file's name, with named groups out of GROUPS; it speaks of
     every record of the file. `field`: the name of a field that the reader finds, whose value is the
@@ -64,6 +64,9 @@ class Identities:
         """
         by = self.rules.field
         if by is None and self.rules.path is None:  # nothing is declared: nothing is to be listed
+            if known.keys() <= {"cluster"}:  # so it is for millions of records
+                cluster = self.rules.cluster or known.get("cluster")
+                return Key(own_id, None if cluster is None else str(cluster))
             return _key(self._merged(own_id, known, {}))
         asked = (own_id, fields.get(by) if fields and by else None, *known.values())
         joined = self.found.get(asked)

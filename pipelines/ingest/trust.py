@@ -1,6 +1,6 @@
 """One allocation out of several accounts of it: whom to believe, and where they disagree.
 
-The rule of trust (docs/joining.md): of an allocation - submission, start, end, accelerators,
+The rule of trust (docs/sources.md): of an allocation - submission, start, end, accelerators,
 outcome - the strongest role that tells of a start is believed; what the weaker ones say inside its
 windows fills in what it leaves unsaid. Everything else belongs to whoever says it, and is placed
 by time where the strongest does not number its attempts.
@@ -8,7 +8,7 @@ by time where the strongest does not number its attempts.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F
@@ -61,10 +61,10 @@ def mixed_jobs(events: DataFrame) -> DataFrame:
     )
 
 
-def allocation_lines(events: DataFrame, jobs: DataFrame) -> DataFrame:
-    """The lines about an allocation of mixed jobs, with `at`, `best`, `is_strong`, `clock_ms`."""
+def lines_of(events: DataFrame, jobs: DataFrame, kinds: Sequence[str] = ALLOCATION) -> DataFrame:
+    """Lines of some kinds of mixed jobs, with `at`, `best`, `is_strong`, `clock_ms`."""
     return (
-        events.where(F.col("event").isin(*ALLOCATION))
+        events.where(F.col("event").isin(*kinds))
         .join(F.broadcast(jobs), on=JOB, how="inner")
         .withColumn("at", instant("event_at"))
         .withColumn("is_strong", _trust() <= F.col("best"))
@@ -155,10 +155,20 @@ def fitted(lines: DataFrame, known: DataFrame) -> DataFrame:
     joined = placed.withColumn("w_window", F.col("window")).join(
         F.broadcast(named), on=[*JOB, "w_window"], how="left"
     )
-    submitted = known.groupBy(*JOB).agg(F.max("is_submitted").alias("is_submitted"))
-    joined = joined.join(F.broadcast(submitted), on=JOB, how="left")
+    of_job = known.groupBy(*JOB).agg(
+        F.max("is_submitted").alias("is_submitted"),
+        F.min("begin").alias("first_begin"),
+        F.max("begin").alias("last_begin"),
+        F.first("source").alias("strongest"),
+    )
+    joined = (
+        joined.join(F.broadcast(of_job), on=JOB, how="left")
+        .withColumn("w_source", F.coalesce("w_source", "strongest"))
+        .withColumn("nearest", F.coalesce("w_begin", "first_begin"))
+    )
     until = F.coalesce("w_end", F.lit(_OPEN)) + TOLERANCE_MS
-    return joined.withColumn("is_inside", F.coalesce(F.col("at") <= until, F.lit(False)))
+    is_inside = F.col("w_window").isNotNull() & (F.col("at") <= until)
+    return joined.withColumn("is_inside", is_inside)
 
 
 def adopted(weak: DataFrame) -> DataFrame:
@@ -261,6 +271,10 @@ def reconciled(
 def disagreements(weak: DataFrame) -> DataFrame:
     """What the weaker roles say otherwise of the same window.
 
+    Fields: started_at and ended_at (instants beyond the window, or beyond the clock's step),
+    allocation (a start outside every window, though the strongest role knows a later one), attempt
+    (a number that is not the window's place), gpus, outcome, cause.
+
     Columns: cluster, job_id, event, at (of the window's begin), field, source, believed,
     other_source, other, difference_ms (null where the field is no instant).
     """
@@ -269,10 +283,18 @@ def disagreements(weak: DataFrame) -> DataFrame:
     is_start, is_end = event == "attempt_started", event == "attempt_ended"
     early = F.when(is_start & (F.col("at") < F.col("w_begin")), F.col("w_begin") - F.col("at"))
     clock = _clock_of("w_source")
+    following = F.coalesce("w_next_begin", "first_begin")
+    apart = F.least(F.abs(F.col("at") - F.col("w_begin")), F.abs(F.col("at") - following))
+    is_stray = is_start & ~F.col("is_inside") & (F.col("at") < F.col("last_begin"))
+    numbered = inside.where(is_start & F.col("attempt").isNotNull() & F.col("w_number").isNull())
     late = F.when(is_end & (F.col("at") >= F.col("w_end") + clock), F.col("at") - F.col("w_end"))
     told = [
         _told(inside, "started_at", "w_begin", "at", early),
         _told(inside, "ended_at", "w_end", "at", late),
+        _told(weak.where(is_stray), "allocation", "nearest", "at", apart),
+        _told(
+            numbered.withColumn("place", F.col("w_window") - 1), "attempt", "place", "attempt", None
+        ),
         *(
             _told(inside.where(event == kind), name, f"w_{name}", name, None)
             for name, kind in (
@@ -283,6 +305,32 @@ def disagreements(weak: DataFrame) -> DataFrame:
         ),
     ]
     return union(told)
+
+
+def cause_disagreements(struck: DataFrame) -> DataFrame:
+    """Ends of which the last interruption names another cause than the strongest role.
+
+    `struck` are the weaker roles' `interruption` lines, fitted to the windows. Their cause is the
+    one that the accounting believes; the columns are those of `disagreements`.
+    """
+    is_known = F.col("cause").isNotNull() & (F.col("cause") != "unknown")
+    latest = Window.partitionBy(*JOB, "w_window").orderBy(F.desc("at"), "cause", "source")
+    last = (
+        struck.where(F.col("is_inside") & is_known)
+        .withColumn("place", F.row_number().over(latest))
+        .where("place = 1 AND w_cause IS NOT NULL AND w_cause <> cause")
+    )
+    return last.select(
+        *JOB,
+        F.lit("attempt_started").alias("event"),
+        F.col("w_begin").alias("at"),
+        F.lit("cause").alias("field"),
+        "source",
+        F.col("cause").alias("believed"),
+        F.col("w_source").alias("other_source"),
+        F.col("w_cause").alias("other"),
+        F.lit(None).cast("long").alias("difference_ms"),
+    )
 
 
 def _clock_of(column: str) -> Column:
@@ -303,7 +351,7 @@ def _told(
     return inside.where(differs).select(
         *JOB,
         F.lit("attempt_started").alias("event"),
-        F.col("w_begin").alias("at"),
+        F.coalesce("w_begin", "first_begin").alias("at"),
         F.lit(field).alias("field"),
         F.col("w_source").alias("source"),
         _shown(believed, is_instant=is_instant).alias("believed"),

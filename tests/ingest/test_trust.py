@@ -63,7 +63,9 @@ def test_the_scheduler_is_believed_and_the_trainer_fills_in_what_it_leaves_unsai
         (1000, "attempt_started", "steps", None, None, None, None, None, None),
     ]
     assert tuples(disagreed, "field", "source", "believed", "other_source", "other") == [
-        ("gpus", "slurm", "8", "steps", "6")
+        ("attempt", "slurm", "0", "steps", "7"),
+        ("attempt", "slurm", "1", "steps", "8"),
+        ("gpus", "slurm", "8", "steps", "6"),
     ]
 
 
@@ -159,6 +161,30 @@ def test_instants_that_contradict_are_counted(spark):
         ("ended_at", 5000, "2026-11-01 00:15:05"),
         ("outcome", None, "succeeded"),
         ("started_at", 30_000, "2026-11-01 00:01:10"),
+    ]
+
+
+def test_a_start_outside_every_allocation_is_told_where_the_scheduler_knows_a_later_one(spark):
+    """A clock an hour off: the trainer's start lies before the first allocation."""
+    found, disagreed = reconciled(
+        spark, *SLURM, line("steps", -3500, "attempt_started"), line("steps", 1500, "step", step=1)
+    )
+    assert seconds(found)[0] == (-3500, "attempt_started", "steps")
+    assert tuples(disagreed, "field", "source", "difference_ms") == [
+        ("allocation", "slurm", 3_600_000)
+    ]
+
+
+def test_causes_that_differ_are_counted_the_interruptions_is_believed(spark):
+    _, disagreed = reconciled(
+        spark,
+        SLURM[1],
+        line("slurm", 900, "attempt_ended", outcome="failed", cause="node_lost"),
+        line("console", 300, "interruption", cause="network"),  # a restart in place
+        line("console", 890, "interruption", cause="hardware"),
+    )
+    assert tuples(disagreed, "field", "source", "believed", "other_source", "other") == [
+        ("cause", "console", "hardware", "slurm", "node_lost")
     ]
 
 

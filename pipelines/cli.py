@@ -158,10 +158,10 @@ def account(
     if as_json:
         json.dump({"jobs": result.jobs, "rejects": result.reject_count}, sys.stdout)
         sys.stdout.write("\n")
-        return
-    _print_spot(result)
+    else:
+        _print_spot(result)
     if not result.jobs:
-        raise InputError("no job in these files: see above what they were read as")
+        raise InputError("no job in these files: `ett check` says what they are read as")
 
 
 def _print_spot(result: Spot) -> None:
@@ -474,20 +474,26 @@ def _simulated(
 @ett.command()
 @click.argument("raw", nargs=-1, required=True)
 @registry_option
-def check(raw: tuple[str, ...], registry: Path | None) -> None:
+@click.option("--events", "as_events", is_flag=True, help="Print every event, by file and line.")
+def check(raw: tuple[str, ...], registry: Path | None, *, as_events: bool) -> None:
     """Say what logs are read as, what could not be read or joined, and what would tell more.
 
     \b
     ett check logs/
     ett check logs/ --registry site.yaml
+    ett check logs/job.out --events
     """
     from pipelines import survey, terminal  # noqa: PLC0415 - pyarrow loads slowly
 
+    if as_events:
+        for event in survey.events_of(raw, site_file(registry)):
+            click.echo(terminal.event_line(event))
+        return
     with progress_of(None, "reading") as tick:
         seen = survey.survey(raw, site_file(registry), tick)
     out.print(terminal.survey_report(seen))
     if not seen.jobs:
-        raise InputError("no job in these files: see above what they were read as")
+        raise InputError("no job in these files: see above what they are read as")
 
 
 @ett.command()

@@ -37,7 +37,9 @@ class Survey:
 
     `files` are rows of logbook__file, `words` counts events by (source, kind or phase), `rejects`
     by (source, what is alike in the reason) with the first of each, `unjoined` own names by reason,
-    `jobs` what each source told of each (cluster, job_id).
+    `jobs` what each source told of each (cluster, job_id), `open_phases` begins less ends of each
+    phase by source, `sized` the jobs whose accelerators some line says, `idle_rules` the paths of
+    the site's sources that no file has.
     """
 
     files: list[Row] = field(default_factory=list)
@@ -46,6 +48,9 @@ class Survey:
     joined_count: int = 0
     unjoined: dict[str, list[str]] = field(default_factory=lambda: defaultdict(list))
     jobs: dict[Job, dict[str, set[str]]] = field(default_factory=lambda: defaultdict(dict))
+    open_phases: Counter[tuple[str, str]] = field(default_factory=Counter)
+    sized: set[Job] = field(default_factory=set)
+    idle_rules: list[str] = field(default_factory=list)
 
     def total(self, column: str) -> int:
         """A count of logbook__file over all files."""
@@ -67,9 +72,20 @@ class Survey:
         return dict(said.values())
 
     @property
-    def company(self) -> Counter[tuple[str, ...]]:
-        """How many jobs each set of sources speaks of."""
-        return Counter(tuple(sorted(told)) for told in self.jobs.values())
+    def company(self) -> dict[tuple[str, ...], list[str]]:
+        """The jobs that each set of sources speaks of, the largest set of jobs first."""
+        found: dict[tuple[str, ...], list[str]] = defaultdict(list)
+        for (cluster, job_id), told in sorted(self.jobs.items()):
+            found[tuple(sorted(told))].append(f"{cluster}/{job_id}")
+        return dict(sorted(found.items(), key=lambda item: -len(item[1])))
+
+    @property
+    def split_jobs(self) -> dict[str, list[str]]:
+        """Names of jobs that occur in several clusters, with the clusters."""
+        clusters: dict[str, list[str]] = defaultdict(list)
+        for cluster, job_id in sorted(self.jobs):
+            clusters[job_id].append(cluster)
+        return {job_id: of for job_id, of in clusters.items() if len(of) > 1}
 
 
 def alike(reason: str) -> str:
@@ -95,8 +111,9 @@ def survey(
     found = raw_files(paths)
     if not found:
         raise InputError(f"no files in {', '.join(map(str, paths))}: give the folder of the logs")
-    seen = Survey()
-    for batch in _read(found, site or Site()):
+    ours = site or Site()
+    seen = Survey(idle_rules=_idle(ours, found))
+    for batch in _read(found, ours):
         kind = batch["record"][0].as_py() if batch.num_rows else None
         if kind in _TAKE:
             _TAKE[kind](seen, batch)
@@ -104,16 +121,39 @@ def survey(
     return seen
 
 
+def events_of(paths: Sequence[str], site: Site | None = None) -> Iterator[Row]:
+    """The events that files tell, as rows of logbook__event, each file's in the order of its lines.
+
+    Raises InputError as `survey` does.
+    """
+    for file in raw_files(paths):
+        batches = (b for b in _read([file], site or Site()) if b["record"][0].as_py() == "event")
+        rows = [row for batch in batches for row in batch.to_pylist()]
+        yield from sorted(rows, key=lambda row: (row["source_line"], row["event_at"]))
+
+
+def _idle(site: Site, found: Iterable[RawFile]) -> list[str]:
+    """The paths of rules that are the first for no file."""
+    rules = site.sources.rules
+    used = {id(rule) for file in found if (rule := site.sources.rule_of(file.name))}
+    return [rule.path for rule in rules if id(rule) not in used]
+
+
 def _read(found: Iterable[RawFile], site: Site) -> Iterator[pa.RecordBatch]:
     return read_files([files_batch(found)], site.taxonomy, site.sources)
 
 
 def _take_events(seen: Survey, batch: pa.RecordBatch) -> None:
-    columns = [batch[c].to_pylist() for c in ("cluster", "job_id", "source", "event", "phase")]
-    for cluster, job_id, source, event, phase in zip(*columns, strict=True):
+    names = ("cluster", "job_id", "source", "event", "phase", "gpus")
+    columns = [batch[name].to_pylist() for name in names]
+    for cluster, job_id, source, event, phase, gpus in zip(*columns, strict=True):
         word = phase or event
         seen.words[source, word] += 1
         seen.jobs[cluster, job_id].setdefault(source, set()).add(word)
+        if phase:
+            seen.open_phases[source, phase] += 1 if event == "phase_begin" else -1
+        if gpus is not None:
+            seen.sized.add((cluster, job_id))
 
 
 def _take_rejects(seen: Survey, batch: pa.RecordBatch) -> None:
@@ -158,6 +198,7 @@ def advice(seen: Survey) -> list[Advice]:
     counted = [
         Advice(sum(lacks(told) for told in seen.jobs.values()), text) for lacks, text in _LACKS
     ]
+    counted.append(Advice(len(seen.jobs.keys() - seen.sized), _UNSIZED))
     unknown = sum(f["source"] == UNKNOWN_SOURCE and f["line_count"] > 0 for f in seen.files)
     if unknown:
         counted.append(
@@ -168,6 +209,26 @@ def advice(seen: Survey) -> list[Advice]:
             )
         )
     return sorted((a for a in counted if a.job_count or "recognised" in a.text), reverse=True)
+
+
+def doubts(seen: Survey) -> list[str]:
+    """What looks like a mistake of the site's file or of a profile, in words."""
+    idle = [
+        f"the entry with the path {path} holds for no file: it is searched in names relative to "
+        "the folder given, and an earlier entry may hold for its files"
+        for path in seen.idle_rules
+    ]
+    split = [
+        f"{job_id} is a job in each of {', '.join(of)}: if it is one job, give all its sources the "
+        "same `cluster:`"
+        for job_id, of in sorted(seen.split_jobs.items())
+    ]
+    unclosed = [
+        f"{count:,} more begins than ends of {phase} in {source}: each lasts to the next step"
+        for (source, phase), count in sorted(seen.open_phases.items())
+        if count > 0
+    ]
+    return [*idle, *split, *unclosed]
 
 
 Told = dict[str, set[str]]
@@ -207,6 +268,10 @@ def _has_no_compile(told: Told) -> bool:
     return "step" in _words(told) and "compile" not in _words(told)
 
 
+_UNSIZED = (
+    "no line says how many accelerators they held, so they have no GPU time: add the scheduler's "
+    "records, or `gpus` to the start"
+)
 _LACKS: tuple[tuple[Callable[[Told], bool], str], ...] = (
     (
         _has_no_progress,

@@ -11,7 +11,7 @@ from rich.text import Text
 
 from dashboards.format import amount, duration, gpu_hours, percent
 from pipelines.errors import harmless
-from pipelines.survey import Reject, Survey, advice
+from pipelines.survey import Reject, Survey, advice, doubts
 from pipelines.taxonomy import EFFECTIVE, Stage, Taxonomy
 
 Row = dict[str, Any]
@@ -227,6 +227,7 @@ def files_table(files: Sequence[Row]) -> Table:
 
 
 _FEW = 5
+_NAMED = 2
 
 
 def survey_report(seen: Survey) -> RenderableType:
@@ -237,8 +238,11 @@ def survey_report(seen: Survey) -> RenderableType:
     parts += _blocks("not joined", joins)
     notes = [f"{_files(of)}: {note}" for note, of in _most(seen.notes)]
     parts += _blocks("odd", notes)
-    company = seen.company.most_common()
-    told = [f"{count:,} jobs of which {' + '.join(names)} speak" for names, count in company]
+    parts += _blocks("doubtful", doubts(seen))
+    told = [
+        f"{len(jobs):,} jobs of which {' + '.join(names)} speak, as {', '.join(jobs[:_NAMED])}"
+        for names, jobs in seen.company.items()
+    ]
     parts += _blocks("jobs", told)
     advised = [f"{a.job_count:,} jobs: {a.text}" if a.job_count else a.text for a in advice(seen)]
     return Group(*parts, *_blocks("to learn more", advised))
@@ -282,3 +286,15 @@ def _most(said: dict[str, list[str]]) -> list[tuple[str, list[str]]]:
 
 def _files(names: Sequence[str]) -> str:
     return names[0] if len(names) == 1 else f"{len(names):,} files, as {names[0]}"
+
+
+_EVENT = ("job_id", "attempt", "rank", "step", "samples", "span_id", "gpus", "outcome", "cause")
+
+
+def event_line(event: Row) -> str:
+    """One event as a line: where it stands, when it was, what it says."""
+    place = f"{event['source_file']}:{event['source_line']}"
+    at = event["event_at"].isoformat(timespec="milliseconds").replace("+00:00", "Z")
+    what = " ".join(filter(None, (event["event"], event["phase"])))
+    said = " ".join(f"{name}={event[name]}" for name in _EVENT if event[name] is not None)
+    return harmless(f"{place}  {at}  {what}  {said}  {event['attrs'] or ''}".rstrip())

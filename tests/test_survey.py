@@ -8,7 +8,7 @@ from click.testing import CliRunner
 
 from pipelines.cli import ett
 from pipelines.site import load_site
-from pipelines.survey import advice, survey
+from pipelines.survey import advice, doubts, survey
 
 SITE = """
 sources:
@@ -58,10 +58,40 @@ def test_what_files_hold(tmp_path):
         ("lifecycle", 1, "a.jsonl:3"),
         ("slurm", 2, "sacct.txt:3"),
     ]
-    assert seen.company[("slurm",)] == seen.company[("lifecycle",)] == 1
+    assert seen.company == {("lifecycle",): ["default/a"], ("slurm",): ["west/1"]}
+    assert seen.idle_rules == ["^told/"]
     lacking = [(a.job_count, a.text.partition(":")[0]) for a in advice(seen)]
     assert (1, "only schedulers or launchers speak of them") in lacking
     assert lacking[-1][1].startswith("1 files were not recognised")
+
+
+def test_what_looks_like_a_mistake_is_told(tmp_path):
+    """A phase that never ends, and one name in two clusters."""
+    lines = [
+        lifecycle("a", "attempt_started", 0),
+        lifecycle("a", "phase_begin", 1, phase="evaluation"),
+        lifecycle("a", "phase_begin", 2, phase="compile"),
+        lifecycle("a", "phase_end", 3, phase="compile"),
+        lifecycle("a", "attempt_started", 0, cluster="west", gpus=8),
+    ]
+    (tmp_path / "a.jsonl").write_text("\n".join(lines))
+    seen = survey([str(tmp_path)])
+    split, unclosed = doubts(seen)
+    assert split.startswith("a is a job in each of default, west")
+    assert (
+        unclosed
+        == "1 more begins than ends of evaluation in lifecycle: each lasts to the next step"
+    )
+    assert (1, "no line says how many accelerators they held") in [
+        (a.job_count, a.text.partition(",")[0]) for a in advice(seen)
+    ]
+
+
+def test_events_are_printed_by_line(tmp_path):
+    log = tmp_path / "a.jsonl"
+    log.write_text(lifecycle("a", "step", 9, step=7, rank=0) + "\n")
+    told = CliRunner().invoke(ett, ["check", str(log), "--events"])
+    assert told.output == "a.jsonl:1  2026-09-21T14:13:29.000Z  step  job_id=a rank=0 step=7\n"
 
 
 def test_the_command_tells_it_in_words(tmp_path):

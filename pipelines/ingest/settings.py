@@ -54,9 +54,11 @@ class Sources:
     rules: tuple[SourceRule, ...] = ()
     profiles: tuple[Profile, ...] = ()
 
+    def rule_of(self, name: str) -> SourceRule | None:
+        """The first rule whose path is found in the file's name."""
+        return next((rule for rule in self.rules if re2.search(rule.path, name)), None)
+
     def settings_of(self, name: str) -> FileSettings:
-        """The settings of the first rule whose path is found in the file's name."""
-        for rule in self.rules:
-            if re2.search(rule.path, name):
-                return rule.settings
-        return FileSettings()
+        """The settings of that rule; nothing said where there is none."""
+        rule = self.rule_of(name)
+        return rule.settings if rule else FileSettings()

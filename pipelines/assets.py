@@ -123,7 +123,7 @@ def build_assets(days: dg.DailyPartitionsDefinition) -> list[dg.AssetsDefinition
 def raw(context: dg.AssetExecutionContext, fleet: Fleet) -> dg.MaterializeResult[Any]:
     """Look which log files there are, and which of them were not read yet."""
     del context
-    listed = publishing.manifest(fleet.open_warehouse(), fleet.raw_files())
+    listed = publishing.manifest(fleet.open_warehouse(), fleet.raw_files(), fleet.settings())
     return dg.MaterializeResult(metadata=_of_files(listed))
 
 

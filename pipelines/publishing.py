@@ -142,16 +142,22 @@ def program_version() -> str:
 # --- raw -> logbook -------------------------------------------------------------------------
 
 
-def manifest(warehouse: Warehouse, found: Sequence[RawFile]) -> Manifest:
-    """Compare the files found with those read before, by name, size and time of change.
+def manifest(warehouse: Warehouse, found: Sequence[RawFile], settings: walk.Settings) -> Manifest:
+    """Compare the files found with those read before: name, size, time of change, site's settings.
 
     What a vanished file told stays in the logbook: logs are rotated away, history is not.
     """
-    known: dict[str, tuple[int, datetime]] = {}
+    sources, phases = settings.sources, settings.taxonomy.phases
+    known: dict[str, tuple[Any, ...]] = {}
     if warehouse.has(LOGBOOK_FILE):
-        rows = warehouse.read_arrow(LOGBOOK_FILE, ["source_file", "size_bytes", "modified_at"])
-        known = {r["source_file"]: (r["size_bytes"], r["modified_at"]) for r in rows.to_pylist()}
-    fresh = [f for f in found if known.get(f.name) != (f.size_bytes, f.modified_at)]
+        columns = ["source_file", "size_bytes", "modified_at", "settings_print"]
+        rows = warehouse.read_arrow(LOGBOOK_FILE, columns).to_pylist()
+        known = {r["source_file"]: tuple(r[c] for c in columns[1:]) for r in rows}
+    fresh = [
+        f
+        for f in found
+        if known.get(f.name) != (f.size_bytes, f.modified_at, sources.print_of(f.name, phases))
+    ]
     return Manifest(found, fresh, sorted(known.keys() - {f.name for f in found}))
 
 
@@ -161,7 +167,7 @@ def read_logs(run: Run, found: Sequence[RawFile]) -> Logged:
     A changed file replaces what was read of it before; days on which that changes nothing stay as
     they are. Without fresh files there is nothing staged.
     """
-    listed = manifest(run.warehouse, found)
+    listed = manifest(run.warehouse, found, run.settings)
     if not listed.fresh:
         return Logged(listed, [], {}, [], {}, LOGBOOK_FILE.arrow([]))
     log.info("reading %d of %d files", len(listed.fresh), len(found))

@@ -71,16 +71,20 @@ class Fleet(dg.ConfigurableResource):  # type: ignore[type-arg]
         """The site's components and owners."""
         return self.site_settings().taxonomy
 
-    def run(self, run_id: str) -> Run:
-        """What a run works with: the engine starts now, and `as_of` is fixed."""
+    def settings(self) -> walk.Settings:
+        """What a computation depends on besides the logs; `as_of` is fixed now."""
         ours = self.site_settings()
-        settings = walk.Settings(
+        return walk.Settings(
             as_of_ms=clock.moment_ms(self.as_of) if self.as_of else clock.now_ms(),
             dead_after_ms=self.dead_after_ms,
             taxonomy=ours.taxonomy,
             sources=ours.sources,
         )
-        warehouse = Warehouse(self.warehouse, taxonomy=ours.taxonomy)
+
+    def run(self, run_id: str) -> Run:
+        """What a run works with: the engine starts now."""
+        settings = self.settings()
+        warehouse = Warehouse(self.warehouse, taxonomy=settings.taxonomy)
         return Run(run_id, engine_named(self.engine), warehouse, settings)
 
 

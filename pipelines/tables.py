@@ -236,6 +236,7 @@ LOGBOOK_FILE = Table(
         Column("first_event_at", "timestamp", "Earliest event; null without one."),
         Column("last_event_at", "timestamp", "Latest event; null without one."),
         Column("note", "string", "What is odd about the file, in words."),
+        _key("settings_print", "string", "Fingerprint of what the site said when it was read."),
     ),
     ("source_file",),
     is_daily=False,

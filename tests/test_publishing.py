@@ -8,6 +8,7 @@ import pytest
 from pipelines import publishing, walk
 from pipelines.errors import ConflictError, ConservationError
 from pipelines.ingest.files import raw_files
+from pipelines.ingest.settings import FileSettings, SourceRule, Sources
 from pipelines.publishing import Run
 from pipelines.tables import (
     LEDGER_INTERVAL,
@@ -35,10 +36,11 @@ class Fleet:
     def __init__(self, root, engine):
         self.raw, self.house, self._engine = root / "raw", Warehouse(root / "house"), engine
         self._count = 0
+        self.sources = Sources()
 
     def run(self, as_of=AFTERWARDS) -> Run:
         self._count += 1
-        settings = walk.Settings(as_of_ms=at(as_of))
+        settings = walk.Settings(as_of_ms=at(as_of), sources=self.sources)
         return Run(f"run{self._count}", self._engine, self.house, settings)
 
     def read(self):
@@ -105,6 +107,17 @@ def test_only_new_and_changed_files_are_read(fleet_anywhere):
 
     third = fleet.read()
     assert (third.manifest.fresh, third.staged, third.changed_days) == ([], [], [])
+
+
+def test_files_are_read_again_when_the_site_says_something_else_of_them(fleet):
+    write(fleet.raw / "a.jsonl", LONG_JOB)
+    write(fleet.raw / "b.jsonl", started("11-01 10:00", "b"))
+    fleet.read()
+    later = FileSettings(clock_offset_ms=86_400_000)
+    fleet.sources = Sources(rules=(SourceRule("^b", later),))
+    again = fleet.read()
+    assert [f.name for f in again.manifest.fresh] == ["b.jsonl"]
+    assert again.changed_days == [D1, D2]
 
 
 def test_a_changed_file_replaces_what_was_read_of_it(fleet):

@@ -97,6 +97,7 @@ class Pack:
             "first_event_at": tally.first_ms,
             "last_event_at": tally.last_ms,
             "note": "; ".join(tally.notes) or None,
+            "settings_print": reading.sources.print_of(file.name, reading.taxonomy.phases),
         }
         self._files.append(account)
         self._joins += [

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
+from hashlib import sha256
 from typing import TYPE_CHECKING
 from zoneinfo import ZoneInfo
 
@@ -14,6 +15,8 @@ from pipelines.ingest.identity import Identity
 
 if TYPE_CHECKING:
     from pipelines.ingest.profile import Profile
+
+_PRINT_CHARACTERS = 16
 
 
 @dataclass(frozen=True)
@@ -57,6 +60,14 @@ class Sources:
     def rule_of(self, name: str) -> SourceRule | None:
         """The first rule whose path is found in the file's name."""
         return next((rule for rule in self.rules if re2.search(rule.path, name)), None)
+
+    def print_of(self, name: str, phases: Iterable[str]) -> str:
+        """A fingerprint of all that the site says of a file, and of the phases it may claim.
+
+        A file whose fingerprint has changed is read again.
+        """
+        said = repr((self.settings_of(name), self.profiles, sorted(phases)))
+        return sha256(said.encode()).hexdigest()[:_PRINT_CHARACTERS]
 
     def settings_of(self, name: str) -> FileSettings:
         """The settings of that rule; nothing said where there is none."""

@@ -33,7 +33,7 @@ MAX_ROWS = 250_000  # of one piece: about 2 MB compressed, a tenth of a second t
 
 _CHARGED = ["ds", "component", "cluster", "model", "team"]
 _CODE = ["component", "stage", "owner"]
-FLAGS = ("is_censored", "is_presumed_dead", "is_clock_conflict")
+FLAGS = ("is_censored", "is_presumed_dead", "is_clock_conflict", "is_position_uncertain")
 
 
 @dataclass(frozen=True)
@@ -55,6 +55,7 @@ class Cube:
     recoveries: pd.DataFrame
     cause_losses: pd.DataFrame
     attempts: pd.DataFrame
+    disagreements: pd.DataFrame
 
 
 def read_cube(published: Published, dates: Sequence[date], jobs: pd.DataFrame) -> Cube:
@@ -121,10 +122,13 @@ def _events(
     )
     lost = ledger[ledger["cause"].notna() & (ledger["component"] != EFFECTIVE)]
     by_cause = lost.groupby(["day", "job", "cause"], as_index=False)
+    disagreement, counted = tables.SCORECARD_DISAGREEMENT, ["ds", *JOB, "difference_count"]
+    disputed = _numbered(published.read_if_there(disagreement, counted, dates), dates, jobs)
     return {
         "interruptions": read(tables.SCORECARD_INTERRUPTION, ["cause", "is_infrastructure"]),
         "recoveries": read(tables.SCORECARD_RECOVERY, ["cause", "ttr_ms"]),
         "cause_losses": by_cause[["duration_ms", "gpu_ms"]].sum(),
+        "disagreements": disputed.groupby(["day", "job"], as_index=False).sum(),
         "attempts": _by_attempt(read(tables.TIMELINE_ATTEMPT, ["attempt", "started_at"]), ledger),
     }
 
@@ -205,6 +209,7 @@ def packed_jobs(cube: Cube, places: Mapping[int, tuple[int, int]]) -> dict[str, 
         "started_at": ("f8", started.where(jobs["started_at"].notna())),
         "wall_ms": ("f8", jobs["wall_ms"]),
         "flags": ("u1", flags if len(jobs) else []),
+        "is_training_told": ("u1", jobs["is_training_told"].astype(bool)),
         "piece": ("u4", [places[i][0] for i in range(len(jobs))]),
         "place": ("u4", [places[i][1] for i in range(len(jobs))]),
     }
@@ -269,19 +274,22 @@ def unpacked_rows(piece: dict[str, Any]) -> pd.DataFrame:
 
 
 def packed_events(cube: Cube) -> dict[str, Any]:
-    """Interruptions, recoveries and losses by cause, each with its day and job."""
+    """Interruptions, recoveries, losses by cause and disagreements, each with its day and job."""
     causes = _causes(cube)
 
-    def packed(frame: pd.DataFrame, **more: tuple[str, Any]) -> dict[str, Any]:
-        common = {"day": ("u2", frame["day"]), "job": ("u4", frame["job"])}
-        return pack(common | {"cause": ("u1", _positions(frame["cause"], causes))} | more)
+    def placed(frame: pd.DataFrame, **more: tuple[str, Any]) -> dict[str, Any]:
+        return pack({"day": ("u2", frame["day"]), "job": ("u4", frame["job"])} | more)
 
-    lost = cube.cause_losses
+    def packed(frame: pd.DataFrame, **more: tuple[str, Any]) -> dict[str, Any]:
+        return placed(frame, cause=("u1", _positions(frame["cause"], causes)), **more)
+
+    lost, disputed = cube.cause_losses, cube.disagreements
     infrastructure = cube.interruptions["is_infrastructure"].astype(bool)
     return {
         "interruptions": packed(cube.interruptions, is_infrastructure=("u1", infrastructure)),
         "recoveries": packed(cube.recoveries, ttr_ms=("f8", cube.recoveries["ttr_ms"])),
         "losses": packed(lost, ms=("f8", lost["duration_ms"]), gpu_ms=("f8", lost["gpu_ms"])),
+        "disagreements": placed(disputed, count=("u4", disputed["difference_count"])),
     }
 
 

@@ -124,6 +124,17 @@ def percent(ratio: float | None) -> str:
     return f"{ratio:.1%}"
 
 
+def bounded(ratio: float | None, untold: float, sign: str = "≥ ") -> str:
+    """A share that is a lower bound where some of the whole is `untold`, and says so.
+
+    >>> bounded(0.382, 0), bounded(0.382, 5), bounded(0.0001, 5, "at least "), bounded(None, 5)
+    ('38.2%', '≥ 38.2%', 'at least 0%', '—')
+    """
+    if ratio is None or not untold:
+        return percent(ratio)
+    return sign + percent(ratio).replace("<0.1", "0").removeprefix(">")
+
+
 def duration(ms: float | None) -> str:
     """Milliseconds in the two largest units that matter.
 

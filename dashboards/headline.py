@@ -30,21 +30,40 @@ def headline(period: Period, taxonomy: Taxonomy) -> dict[str, Any]:
     """Everything that the template's head needs, as words."""
     totals = period.totals
     told = _balance(totals)
-    unit = "GPU-hours" if totals.held_gpu_ms else "hours"
+    by_gpu = bool(totals.held_gpu_ms)
+    unit = "GPU-hours" if by_gpu else "hours"
     return {
-        "by_gpu": bool(totals.held_gpu_ms),
-        "ett": words.percent(totals.gpu_ett_ratio if totals.held_gpu_ms else totals.ett_ratio),
-        "wall_ett": words.percent(totals.ett_ratio),
+        "by_gpu": by_gpu,
+        "ett": words.bounded(_ett(totals), _untold(totals), sign=""),
+        "is_bound": bool(_untold(totals)) and not _is_unknown(totals),
+        "is_unknown": _is_unknown(totals),
+        "untold": _told_untold(period),
+        "wall_ett": words.bounded(totals.ett_ratio, totals.untold_ms, "at least "),
         "held": f"{told.held} {unit}",
         "effective": f"{told.effective} {unit}",
         "lost": f"{told.lost} {unit}",
         "cost": _cost(totals, taxonomy),
         "largest": _largest(period, taxonomy),
-        "stages": _stages(totals, told, unit),
+        "stages": [] if _is_unknown(totals) else _stages(totals, told, unit),
         "sizeless": _told_sizeless(period.jobs) if totals.held_gpu_ms else None,
         "jobs": words.count(len(period.jobs)),
         "running": int(period.jobs["is_censored"].sum()),
     }
+
+
+def _ett(totals: Totals) -> float | None:
+    """By GPU time, or by wall time where no GPU was counted at all."""
+    return totals.gpu_ett_ratio if totals.held_gpu_ms else totals.ett_ratio
+
+
+def _untold(totals: Totals) -> int:
+    """The time of jobs of whose training no source tells, in the measure of `_ett`."""
+    return totals.untold_gpu_ms if totals.held_gpu_ms else totals.untold_ms
+
+
+def _is_unknown(totals: Totals) -> bool:
+    """Does no source tell of training at all?"""
+    return bool(_untold(totals)) and _ett(totals) is None
 
 
 def _amount(totals: Totals, gpu_ms: int, ms: int) -> str:
@@ -91,16 +110,18 @@ def _stages(totals: Totals, told: words.Balance, unit: str) -> list[dict[str, An
     spent = _spent(totals)
     whole = sum(spent.values())
     losses = words.loss_shares(spent[Stage.EFFECTIVE], [spent[s] for s in LOSS_STAGES])
-    first = words.percent(ratio(spent[Stage.EFFECTIVE], whole))
-    said: dict[Stage, tuple[str, str]] = {Stage.EFFECTIVE: (first, told.effective)}
-    said |= dict(zip(LOSS_STAGES, zip(losses, told.losses, strict=True), strict=True))
+    share = words.bounded(_ett(totals), _untold(totals))
+    effective = f"{'≥ ' if _untold(totals) else ''}{told.effective} {unit}"
+    said = {Stage.EFFECTIVE: (share, effective)}
+    hours = [f"{loss} {unit}" for loss in told.losses]
+    said |= dict(zip(LOSS_STAGES, zip(losses, hours, strict=True), strict=True))
     return [
         {
             "label": stage.label,
             "colour": stage.colour,
             "share": said[stage][0],
             "width": round(100 * spent[stage] / whole, 3) if whole else 0,
-            "amount": f"{said[stage][1]} {unit}",
+            "amount": said[stage][1],
         }
         for stage in Stage
     ]
@@ -117,6 +138,20 @@ def _told_sizeless(jobs: pd.DataFrame) -> dict[str, str] | None:
     if ms.empty:
         return None
     return {"jobs": words.plural(len(ms), "job"), "wall": words.duration(int(ms.sum()))}
+
+
+def untold(jobs: pd.DataFrame) -> pd.DataFrame:
+    """The jobs with time in the days shown of whose training no source tells."""
+    has_time = jobs["shown_effective_ms"] + jobs["shown_lost_ms"] > 0
+    return jobs[has_time & ~jobs["is_training_told"].astype(bool)]
+
+
+def _told_untold(period: Period) -> dict[str, str] | None:
+    totals = period.totals
+    if not _untold(totals):
+        return None
+    amount = _amount(totals, totals.untold_gpu_ms, totals.untold_ms)
+    return {"jobs": words.plural(len(untold(period.jobs)), "job"), "amount": amount}
 
 
 def coverage(period: Period) -> dict[str, Any]:
@@ -166,6 +201,34 @@ def quality(period: Period) -> list[dict[str, str]]:
             "name": "jobs of unknown size",
             "meaning": "No line says how many GPUs they held: they count by wall time, and not "
             "in any GPU-hours. Log gpus with attempt_started.",
+        },
+        {
+            "value": words.count(len(untold(jobs))),
+            "key": "untold",
+            "name": "jobs of whose training no source tells",
+            "meaning": "Their ETT% is unknown, and that of any sum with them a lower bound. "
+            "Add their trainers' logs.",
+        },
+        {
+            "value": words.count(int(jobs["is_position_uncertain"].sum())),
+            "key": "uncertain",
+            "name": "jobs with an uncertain position",
+            "meaning": "Their world size changed and only steps are counted: what was trained "
+            "again is an estimate. Log samples beside steps.",
+        },
+        {
+            "value": words.count(period.disagreements),
+            "key": "disagreements",
+            "name": "disagreements between sources",
+            "meaning": "The stronger source was believed; the page of a job says what the other "
+            "one said.",
+        },
+        {
+            "value": words.count(lines["unjoined_count"]),
+            "key": "unjoined",
+            "name": "names that did not join",
+            "meaning": "In the whole warehouse: they are jobs of their own, without what other "
+            "sources say of them. The list below has the reasons.",
         },
         {
             "value": words.count(int(jobs["is_censored"].sum())),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, time
 from typing import TYPE_CHECKING, Any
@@ -29,6 +30,8 @@ _FLAGS = {
     "is_presumed_dead": "Presumed dead: it fell silent, and its last event was taken as its end.",
     "is_clock_conflict": "Clock conflict: an attempt started before the one before it ended, "
     "which was cut.",
+    "is_position_uncertain": "Its world size changed and only steps are counted: what was trained "
+    "again is an estimate.",
 }
 _CHARGED = ["component", "cluster", "model", "team"]
 _ATTEMPT = [*JOB, "attempt"]
@@ -47,6 +50,8 @@ class JobBook:
     recoveries: Rows
     interruptions: Rows
     hidden: Rows
+    sources: Rows
+    disagreements: Rows
     owners: dict[tuple[Any, ...], str]
     first_day: date
 
@@ -70,6 +75,8 @@ def read_jobs(published: Published, days: Sequence[date]) -> JobBook:
         recoveries=rows(tables.SCORECARD_RECOVERY, recoveries, "started_at"),
         interruptions=rows(tables.SCORECARD_INTERRUPTION, struck, "began_at"),
         hidden=Rows(phases[~phases["is_blocking"].astype(bool)], JOB, "component", "started_at"),
+        sources=Rows(_sources(published, days), JOB, "source"),
+        disagreements=Rows(_disagreements(published, days), JOB, "field", "source"),
         owners=_owners(published, days),
         first_day=min(days),
     )
@@ -91,6 +98,34 @@ def _attempts(published: Published, days: Sequence[date]) -> pd.DataFrame:
     )
 
 
+def _sources(published: Published, days: Sequence[date]) -> pd.DataFrame:
+    """A row per job and source of it: the days' events, and all the kinds that it told of."""
+    names = [*JOB, *listings.JOB_SOURCES.names]
+    rows = published.read_if_there(tables.SCORECARD_JOB_SOURCE, names, days)
+    key, words = [*JOB, "source"], defaultdict[tuple[str, ...], set[str]](set)
+    for cluster, job_id, source, told in rows[[*key, "told"]].itertuples(index=False):
+        words[cluster, job_id, source].update(told.split(", "))
+    sums = rows.groupby(key, as_index=False).agg(
+        event_count=("event_count", "sum"),
+        first_event_at=("first_event_at", "min"),
+        last_event_at=("last_event_at", "max"),
+    )
+    owners = sums[key].itertuples(index=False, name=None)
+    return sums.assign(told=[", ".join(sorted(words[owner])) for owner in owners])
+
+
+def _disagreements(published: Published, days: Sequence[date]) -> pd.DataFrame:
+    """A row per job and what two sources said differently: how often, and one of the cases."""
+    names = [*JOB, *listings.JOB_DISAGREEMENTS.names]
+    rows = published.read_if_there(tables.SCORECARD_DISAGREEMENT, names, days)
+    return rows.groupby([*JOB, "field", "source", "other_source"], as_index=False).agg(
+        believed=("believed", "first"),
+        other=("other", "first"),
+        difference_count=("difference_count", "sum"),
+        largest_difference_ms=("largest_difference_ms", "max"),
+    )
+
+
 def _owners(published: Published, days: Sequence[date]) -> dict[tuple[Any, ...], str]:
     """Who was charged for a component of a job of this cluster, model and team."""
     table = tables.CHARGES_OWNER_COMPONENT
@@ -106,7 +141,7 @@ def details(
 
     They come in the order of their keys, so that the rows of all jobs need not be in memory.
     """
-    facts = {**plain(jobs[[*JOB, *_FLAGS]]), **listings.JOB_FACTS.columns(jobs)}
+    facts = {**plain(jobs[[*JOB, *_FLAGS, "is_training_told"]]), **listings.JOB_FACTS.columns(jobs)}
     for position in jobs.reset_index(drop=True).sort_values(JOB).index.tolist():
         job = {name: column[position : position + 1] for name, column in facts.items()}
         yield position, detail(book, job, taxonomy=taxonomy)
@@ -115,13 +150,14 @@ def details(
 def detail(book: JobBook, facts: Columns, *, taxonomy: Taxonomy = DEFAULT) -> dict[str, Any]:
     """One job: `figure` (or None where it never started), `tables` by listing, `notes`, `left_out`.
 
-    `stages` has the wall time and the GPU time of each, in ms, of the days shown. `facts` has the
-    job's one row of `scorecard__job`.
+    `stages` has the wall time and the GPU time of each, in ms, of the days shown; where training is
+    not told (`is_told` False), what of it was effective is unknown. `facts` has the job's one row
+    of `scorecard__job`.
     """
     key = (facts["cluster"][0], facts["job_id"][0])
-    intervals = book.intervals[key]
+    intervals, is_told = book.intervals[key], facts["is_training_told"][0]
     told = {
-        "attempts": book.attempts[key],
+        "attempts": _if_told(book.attempts[key], is_told=is_told),
         "recoveries": book.recoveries[key],
         "interruptions": book.interruptions[key],
     }
@@ -134,14 +170,30 @@ def detail(book: JobBook, facts: Columns, *, taxonomy: Taxonomy = DEFAULT) -> di
         "notes": _notes(facts, book.first_day, intervals),
         "left_out": left_out,
         "stages": _stages(intervals),
+        "is_told": is_told,
         "tables": {
             "facts": listings.JOB_FACTS.pick(facts),
             "components": listings.JOB_COMPONENTS.pick(_components(intervals, book.owners)),
             "attempts": listings.JOB_ATTEMPTS.pick(told["attempts"]),
             "recoveries": listings.JOB_RECOVERIES.pick(told["recoveries"]),
             "interruptions": listings.JOB_INTERRUPTIONS.pick(told["interruptions"]),
+            "sources": listings.JOB_SOURCES.pick(book.sources[key]),
+            "disagreements": listings.JOB_DISAGREEMENTS.pick(book.disagreements[key]),
             "intervals": listings.JOB_INTERVALS.pick(listed),
         },
+    }
+
+
+def _if_told(attempts: Columns, *, is_told: bool) -> Columns:
+    """The attempts; where no source tells of their training, ETT and repeated work are unknown."""
+    count = len(attempts["attempt"])
+    if is_told:
+        return attempts | {"untold_ms": [0] * count}
+    unknown = [None] * count
+    return attempts | {
+        "ett_ratio": unknown,
+        "repeated_ms": unknown,
+        "untold_ms": attempts["wall_ms"],
     }
 
 
@@ -205,6 +257,20 @@ def _notes(facts: Columns, first_day: date, intervals: Columns) -> list[str]:
             "No line said how many GPUs it held: it has wall time, and no GPU time. "
             "Log gpus with attempt_started."
         )
-    if intervals["component"] and EFFECTIVE not in intervals["component"]:
+    if not intervals["component"]:
+        return notes
+    if not facts["is_training_told"][0]:
+        notes.append(_untold(facts["sources"][0]))
+    elif EFFECTIVE not in intervals["component"]:
         notes.append("It trained on no new data in the days shown.")
     return notes
+
+
+def _untold(sources: str | None) -> str:
+    """Why ETT is unknown, and what to do about it."""
+    names = (sources or "").split(", ")
+    if not sources:
+        return "ETT is unknown: no source tells of its training; add the trainer's log."
+    listed = " and ".join(part for part in (", ".join(names[:-1]), names[-1]) if part)
+    verb = "speaks" if len(names) == 1 else "speak"
+    return f"ETT is unknown: only {listed} {verb} of it; add the trainer's log."

@@ -19,10 +19,12 @@ class Field:
     """One column. `name` is the column of the data and of the CSV; `kind` says how it is shown.
 
     Kinds: text, id, size, count, gpus, gpu_ms, ms, exact_ms, ratio, share, points, money, at,
-    exact_at, day, component, owner, model, stage, word, job, stages, flags. `rank` 1 is shown
-    always, 2 to 5 on wider screens only (`assets/site.css` says from where on), 0 only in the CSV.
+    exact_at, day, component, owner, model, stage, word, words, said, job, stages, flags. `rank` 1
+    is shown always, 2 to 5 on wider screens only (`assets/site.css` says from where on), 0 only in
+    the CSV.
     `stages` and `flags` are drawn from other columns. Where no GPU was counted, `lost_ms` stands in
-    for lost GPU-hours.
+    for lost GPU-hours. `untold` names the column with the time of which no source tells whether it
+    was training: where there is some, a ratio is shown as a lower bound, or as unknown.
     """
 
     name: str
@@ -30,6 +32,7 @@ class Field:
     kind: str = "text"
     hint: str = ""
     rank: int = 1
+    untold: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,7 +53,8 @@ class Listing:
     @property
     def names(self) -> list[str]:
         """The columns that it needs; drawn fields have none of their own."""
-        return [f.name for f in self.fields if f.kind not in DRAWN]
+        names = [f.name for f in self.fields if f.kind not in DRAWN]
+        return list(dict.fromkeys([*names, *(f.untold for f in self.fields if f.untold)]))
 
     def columns(self, frame: pd.DataFrame) -> Columns:
         """What it needs of a frame."""
@@ -69,8 +73,13 @@ _COST = Field(
 )
 _HELD = Field("held_gpu_ms", "Held GPU-hours", "gpu_ms", "GPU time that jobs held.", 2)
 _GPU_ETT = Field(
-    "gpu_ett_ratio", "ETT%", "ratio", "Share of the GPU time held that trained on new data."
+    "gpu_ett_ratio",
+    "ETT%",
+    "ratio",
+    "Share of the GPU time held that trained on new data.",
+    untold="untold_gpu_ms",
 )
+_UNTOLD = "No source tells whether it was training."
 _CAUSE = Field("cause", "Cause", "word")
 
 _CHANGE = Field(
@@ -82,7 +91,11 @@ _CHANGE = Field(
 _LARGEST = Field("shown_largest_loss", "Largest loss", "component", rank=2)
 _STAGES = Field("shown_stages", "Time by stage", "stages", "Stages of the days shown, to scale.")
 _SHOWN_ETT = Field(
-    "shown_gpu_ett_ratio", "ETT%", "ratio", "Of the GPU time held in the days shown."
+    "shown_gpu_ett_ratio",
+    "ETT%",
+    "ratio",
+    "Of the GPU time held in the days shown.",
+    untold="shown_untold_gpu_ms",
 )
 _SHOWN_LOST = Field("shown_lost_gpu_ms", "Lost GPU-hours", "gpu_ms", "In the days shown.")
 _SHOWN_LOST_MS = Field("shown_lost_ms", "Lost wall time", "ms", "In the days shown.", 0)
@@ -90,6 +103,8 @@ _SHOWN_COST = Field("shown_lost_cost", "Cost", "money", "Price of it, where a pr
 _SHOWN_SUMS = (
     *(Field(f"shown_{s.value}_gpu_ms", s.label, "gpu_ms", rank=0) for s in Stage),
     *(Field(f"shown_{s.value}_ms", s.label, "ms", rank=0) for s in Stage),
+    Field("shown_untold_gpu_ms", "Untold", "gpu_ms", _UNTOLD, 0),
+    Field("shown_untold_ms", "Untold", "ms", _UNTOLD, 0),
 )
 
 DAYS = Listing(
@@ -98,7 +113,14 @@ DAYS = Listing(
     (
         Field("ds", "From (UTC)", "day", "Shows these days alone."),
         _GPU_ETT,
-        Field("ett_ratio", "ETT% by wall time", "ratio", "Each job counts by its hours.", 2),
+        Field(
+            "ett_ratio",
+            "ETT% by wall time",
+            "ratio",
+            "Each job counts by its hours.",
+            2,
+            "untold_ms",
+        ),
         _HELD,
         _LOST,
         _COST,
@@ -110,6 +132,8 @@ DAYS = Listing(
         Field("effective_gpu_ms", "Effective, GPU-hours", "gpu_ms", rank=0),
         Field("wall_ms", "Wall time", "ms", rank=0),
         Field("effective_ms", "Effective wall time", "ms", rank=0),
+        Field("untold_gpu_ms", "Untold, GPU-hours", "gpu_ms", _UNTOLD, 0),
+        Field("untold_ms", "Untold wall time", "ms", _UNTOLD, 0),
         Field("note", "Note", "flags"),
         Field("last_ds", "To", rank=0),
         Field("is_provisional", "Provisional", "text", rank=0),
@@ -213,6 +237,8 @@ JOBS = Listing(
         Field("is_censored", "Still running", rank=0),
         Field("is_presumed_dead", "Presumed dead", rank=0),
         Field("is_clock_conflict", "Clock conflict", rank=0),
+        Field("is_position_uncertain", "Position uncertain", rank=0),
+        Field("is_training_told", "Training told", rank=0),
     ),
     "No job of this choice lost any time in these days: widen the filters above.",
     25,
@@ -305,12 +331,26 @@ REJECTS = Listing(
     "No line was rejected.",
     10,
 )
+JOINS = Listing(
+    "joins",
+    "Names that did not join",
+    (
+        Field("source_file", "File"),
+        Field("source", "Read as", rank=2),
+        Field("own_id", "Its own name for the job"),
+        Field("reason", "Reason and fix"),
+        Field("cluster", "Cluster", rank=0),
+        Field("job_id", "Job that it became", rank=0),
+    ),
+    "Every name joined, or the site declares no rule for joins.",
+    10,
+)
 JOB_FACTS = Listing(
     "facts",
     "The whole job",
     (
-        Field("gpu_ett_ratio", "ETT% by GPU time", "ratio"),
-        Field("ett_ratio", "ETT% by wall time", "ratio"),
+        Field("gpu_ett_ratio", "ETT% by GPU time", "ratio", untold="untold_gpu_ms"),
+        Field("ett_ratio", "ETT% by wall time", "ratio", untold="untold_ms"),
         Field("wall_ms", "Wall time", "ms"),
         Field("tts_ms", "Time to start (TTS)", "ms"),
         Field("attempt_count", "Attempts", "count"),
@@ -326,6 +366,7 @@ JOB_FACTS = Listing(
         Field("queue_wait_ms", "Waited in the queue before", "ms"),
         Field("hidden_ms", "Hidden beside training", "ms"),
         Field("lost_tail_ms", "Lost after the last checkpoint", "ms"),
+        Field("sources", "Told by"),
     ),
     "",
 )
@@ -351,7 +392,7 @@ JOB_ATTEMPTS = Listing(
         Field("started_at", "Started (UTC)", "exact_at", rank=2),
         Field("wall_ms", "Wall time", "ms"),
         Field("gpus", "GPUs", "count", rank=2),
-        Field("ett_ratio", "ETT%", "ratio"),
+        Field("ett_ratio", "ETT%", "ratio", untold="untold_ms"),
         Field("repeated_ms", "Repeated", "ms", "Training on data of an attempt before it.", 2),
         Field("end_kind", "End told by", "word", "The line that told its end.", 2),
         Field("is_held", "Kept its GPUs", "text", rank=0),
@@ -394,6 +435,32 @@ JOB_INTERRUPTIONS = Listing(
     ),
     "It was not interrupted in the days shown.",
 )
+JOB_SOURCES = Listing(
+    "sources",
+    "Who told what",
+    (
+        Field("source", "Source"),
+        Field("told", "What it told", "words"),
+        Field("event_count", "Events", "count", "Duplicates included."),
+        Field("first_event_at", "First (UTC)", "exact_at", rank=2),
+        Field("last_event_at", "Last (UTC)", "exact_at", rank=2),
+    ),
+    "No source told of it in the days shown, or the warehouse is of a version that did not ask.",
+)
+JOB_DISAGREEMENTS = Listing(
+    "disagreements",
+    "Said otherwise",
+    (
+        Field("field", "On", "word"),
+        Field("believed", "Believed", "said", "In one of the cases."),
+        Field("other", "Not believed", "said", "In the same case."),
+        Field("source", "Source believed", rank=0),
+        Field("other_source", "Source not believed", rank=0),
+        Field("difference_count", "Times", "count"),
+        Field("largest_difference_ms", "Largest difference", "exact_ms", "Of instants.", 2),
+    ),
+    "No source said otherwise in the days shown.",
+)
 JOB_INTERVALS = Listing(
     "intervals",
     "Every interval",
@@ -426,11 +493,14 @@ LISTINGS: Mapping[str, Listing] = {
         SPREAD,
         FILES,
         REJECTS,
+        JOINS,
         JOB_FACTS,
         JOB_COMPONENTS,
         JOB_ATTEMPTS,
         JOB_RECOVERIES,
         JOB_INTERRUPTIONS,
+        JOB_SOURCES,
+        JOB_DISAGREEMENTS,
         JOB_INTERVALS,
     )
 }

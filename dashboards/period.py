@@ -20,6 +20,7 @@ JOB = ["cluster", "job_id"]
 LOSS_STAGES = [s for s in Stage if s is not Stage.EFFECTIVE]
 MOST_FILES = 500
 MOST_REJECTS = 500
+MOST_JOINS = 500
 
 
 @dataclass(frozen=True)
@@ -33,6 +34,8 @@ class Totals:
     inferred_ms: int
     unattributed_ms: int
     unattributed_gpu_ms: int
+    untold_ms: int
+    untold_gpu_ms: int
     stage_gpu_ms: dict[Stage, int]
     stage_ms: dict[Stage, int]
     lost_cost: float | None
@@ -50,13 +53,13 @@ class Totals:
 
     @property
     def ett_ratio(self) -> float | None:
-        """ETT% by wall time."""
-        return ratio(self.effective_ms, self.wall_ms)
+        """ETT% by wall time, as `known_ratio` has it."""
+        return known_ratio(self.effective_ms, self.wall_ms, self.untold_ms)
 
     @property
     def gpu_ett_ratio(self) -> float | None:
-        """ETT% by GPU time held."""
-        return ratio(self.effective_gpu_ms, self.held_gpu_ms)
+        """ETT% by GPU time held, as `known_ratio` has it."""
+        return known_ratio(self.effective_gpu_ms, self.held_gpu_ms, self.untold_gpu_ms)
 
 
 @dataclass(frozen=True)
@@ -66,6 +69,7 @@ class Period:
     `days` has a row per day, `ranking` per component and owner (largest first), `jobs` per job
     (largest loss first). `publications` is what the warehouse says of each day; `stale` are days
     whose figures no longer fit the logbook, `restated` those whose final figures changed later.
+    `joins` are names that did not join, `disagreements` counts what sources said otherwise.
     """
 
     publications: pd.DataFrame
@@ -77,7 +81,9 @@ class Period:
     jobs: pd.DataFrame
     files: pd.DataFrame
     rejects: pd.DataFrame
+    joins: pd.DataFrame
     lines: dict[str, int]
+    disagreements: int
 
     @property
     def dates(self) -> list[date]:
@@ -88,6 +94,15 @@ class Period:
 def ratio(part: float, whole: float) -> float | None:
     """A ratio of two sums, or None where there is nothing to share."""
     return part / whole if whole else None
+
+
+def known_ratio(part: float, whole: float, untold: float) -> float | None:
+    """A lower bound where no source tells of some of the whole, None where none tells of any.
+
+    >>> known_ratio(30, 100, 20), known_ratio(0, 100, 100)
+    (0.3, None)
+    """
+    return part / whole if untold < whole else None
 
 
 def ratios(part: pd.Series, whole: pd.Series) -> pd.Series:
@@ -122,6 +137,7 @@ def read_period(published: Published, days: Sequence[date] | None = None) -> Per
     fleet = _fleet(published, dates).merge(publications[["ds", "is_provisional"]], on="ds")
     charges = _charges(published, dates)
     files, lines = _files(published)
+    joins, lines["unjoined_count"] = _joins(published)
     return Period(
         publications=publications,
         stale=[day for day in dates if day in stale],
@@ -132,12 +148,15 @@ def read_period(published: Published, days: Sequence[date] | None = None) -> Per
         jobs=_jobs(published, dates),
         files=files,
         rejects=_rejects(published),
+        joins=joins,
         lines=lines,
+        disagreements=_disagreements(published, dates),
     )
 
 
 _SUMS = [
     "wall_ms", "effective_ms", "held_gpu_ms", "effective_gpu_ms", "inferred_ms", "unattributed_ms",
+    "untold_ms", "untold_gpu_ms",
 ]  # fmt: skip
 
 
@@ -173,6 +192,8 @@ def _totals(fleet: pd.DataFrame, charges: pd.DataFrame, unattributed_gpu_ms: int
         inferred_ms=total("inferred_ms"),
         unattributed_ms=total("unattributed_ms"),
         unattributed_gpu_ms=unattributed_gpu_ms,
+        untold_ms=total("untold_ms"),
+        untold_gpu_ms=total("untold_gpu_ms"),
         stage_gpu_ms={s: total(f"{s.value}_gpu_ms") for s in Stage},
         stage_ms={s: total(f"{s.value}_ms") for s in Stage},
         lost_cost=None if pd.isna(cost) else float(cost),
@@ -210,6 +231,7 @@ _JOB_FACTS = [
     "outcome", "queue_wait_ms", "tts_ms", "interruption_count", "failure_count", "recovery_count",
     "lost_tail_ms", "hidden_ms", "is_censored", "is_presumed_dead", "is_clock_conflict",
     "wall_ms", "held_gpu_ms", "effective_ms", "effective_gpu_ms", "ett_ratio", "gpu_ett_ratio",
+    "is_position_uncertain", "is_training_told", "sources",
 ]  # fmt: skip
 
 
@@ -223,7 +245,11 @@ def _jobs(published: Published, dates: list[date]) -> pd.DataFrame:
     sums = [c for c in jobs.columns if c.startswith("shown_") and c.endswith("_ms")]
     jobs[sums] = jobs[sums].fillna(0)  # a job without any attempt holds nothing
     held = jobs["shown_effective_gpu_ms"] + jobs["shown_lost_gpu_ms"]
-    jobs["shown_gpu_ett_ratio"] = ratios(jobs["shown_effective_gpu_ms"], held)
+    is_told = jobs["is_training_told"].astype(bool)
+    jobs["shown_gpu_ett_ratio"] = ratios(jobs["shown_effective_gpu_ms"], held).where(is_told)
+    jobs["lost_tail_ms"] = jobs["lost_tail_ms"].where(is_told)
+    jobs["untold_ms"] = jobs["wall_ms"].mask(is_told, 0)
+    jobs["untold_gpu_ms"] = jobs["held_gpu_ms"].mask(is_told, 0)
     order = ["shown_lost_gpu_ms", "shown_lost_ms", *JOB]
     return jobs.sort_values(order, ascending=[False, False, True, True], ignore_index=True)
 
@@ -267,3 +293,16 @@ def _rejects(published: Published) -> pd.DataFrame:
     table = tables.LOGBOOK_REJECT
     rejects = published.read(table, ["source_file", "source_line", "reason", "excerpt"])
     return rejects.sort_values(["source_file", "source_line"]).head(MOST_REJECTS)
+
+
+def _joins(published: Published) -> tuple[pd.DataFrame, int]:
+    """Names that a declared rule did not join, and how many; none where nobody declares rules."""
+    columns = ["source", "source_file", "own_id", "cluster", "job_id", "reason"]
+    joins = published.read_if_there(tables.LOGBOOK_JOIN, columns)
+    unjoined = joins[joins["reason"].notna()].sort_values(["source_file", "own_id"])
+    return unjoined.head(MOST_JOINS).reset_index(drop=True), len(unjoined)
+
+
+def _disagreements(published: Published, dates: list[date]) -> int:
+    table = tables.SCORECARD_DISAGREEMENT
+    return int(published.read_if_there(table, ["difference_count"], dates).sum().iloc[0])

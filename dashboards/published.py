@@ -43,20 +43,28 @@ class Published:
         """`columns` of `table`, of `days` only where they are given (files of others stay shut).
 
         Raises ContractError for a column that the table does not declare, WarehouseError where
-        the table is missing or cannot be read.
+        the table is missing, lacks a declared column or cannot be read.
         """
         for name in columns:
             table[name]
         only = [("ds", "in", list(days))] if days is not None else None
         if only is not None and not days:
             return self._empty(table, columns)
+        delta = self._open(table)
+        self._refuse_older(table, delta, columns)
         try:
-            arrow = self._open(table).to_pyarrow_table(columns=list(columns), filters=only)
+            arrow = delta.to_pyarrow_table(columns=list(columns), filters=only)
         except (DeltaError, pa.ArrowException, OSError) as error:
             raise WarehouseError(
                 f"{self.warehouse / table.name} cannot be read: {error}"
             ) from error
         return _frame(arrow)
+
+    def read_if_there(
+        self, table: Table, columns: Sequence[str], days: Sequence[date] | None = None
+    ) -> pd.DataFrame:
+        """The same, without any row where an older version never published the table."""
+        return self.read(table, columns, days) if self.has(table) else self._empty(table, columns)
 
     def has(self, table: Table) -> bool:
         """Was the table ever published here?"""
@@ -64,8 +72,7 @@ class Published:
 
     def stale_days(self) -> list[date]:
         """Days whose published figures no longer fit the logbook, in order."""
-        table = tables.WAREHOUSE_STALE_DAY
-        return sorted(self.read(table, ["ds"])["ds"]) if self.has(table) else []
+        return sorted(self.read_if_there(tables.WAREHOUSE_STALE_DAY, ["ds"])["ds"])
 
     def publications(self) -> pd.DataFrame:
         """The publication that counts of each day: its latest. One row per `ds`, in order."""
@@ -94,6 +101,17 @@ class Published:
                 f"{', '.join(there) or 'none at all'}. Publish it with `ett run`"
             )
         return DeltaTable(str(folder))
+
+    def _refuse_older(self, table: Table, delta: DeltaTable, columns: Sequence[str]) -> None:
+        """A column that the table declares and the folder lacks came with a later version."""
+        there = {field.name for field in delta.schema().fields}
+        missing = [name for name in columns if name not in there]
+        if missing:
+            raise WarehouseError(
+                f"{self.warehouse / table.name} has no column {', '.join(missing)}: an older "
+                "version of ettledger published it. Account the logs again into a fresh folder "
+                "with `ett run RAW --warehouse FOLDER`"
+            )
 
     @staticmethod
     def _empty(table: Table, columns: Sequence[str]) -> pd.DataFrame:

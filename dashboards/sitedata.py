@@ -40,6 +40,7 @@ def files(
         {
             "files": listings.FILES.columns(period.files),
             "rejects": listings.REJECTS.columns(period.rejects),
+            "joins": listings.JOINS.columns(period.joins),
         },
     )
     yield "data/site", _site(period, cube, len(rows), title, taxonomy)

@@ -13,6 +13,13 @@ ett.cells = (() => {
       ? element("span", { class: "muted", title: "not known" }, format.UNKNOWN)
       : element("bdi", { class: "text", title: format.visible(value) }, format.visible(value));
 
+  // Kinds of event and phases, parted by commas: a phase by its label.
+  const words = (list) => text(list.split(", ").map((word) => (site().components[word] ? site().components[word].label : format.word(word))).join(", "));
+
+  // What one of two sources said, after its name.
+  const said = (value, row, columns, { name }) =>
+    text(`${columns[name === "believed" ? "source" : "other_source"][row]}: ${format.word(value)}`);
+
   const yesNo = (value) => (value === true ? "yes" : value === false ? "no" : value);
 
   function componentCell(key) {
@@ -60,6 +67,7 @@ ett.cells = (() => {
     const pairs = isByGpu ? parts("gpu_ms") : parts("ms");
     const whole = total(pairs);
     if (!whole) return element("span", { class: "muted" }, "no time yet");
+    if (columns[`shown_untold_${isByGpu ? "gpu_ms" : "ms"}`][row] >= whole) return element("span", { class: "muted", title: "no source tells of training" }, "not told");
     const told = pairs.filter(([, ms]) => ms > 0).map(([key, ms]) => `${stages[key].label} ${format.percent(ms / whole)}`);
     const label = `${told.join(", ")} ${isByGpu ? "of GPU time" : "of wall time (GPUs not said)"}`;
     const bar = element("span", { class: "strip small-strip", role: "img", "aria-label": label, title: label });
@@ -80,6 +88,8 @@ ett.cells = (() => {
   const kinds = {
     text: { show: (v) => text(yesNo(v)) },
     word: { show: (v) => text(format.isUnknown(v) ? null : format.word(v)) },
+    words: { show: words },
+    said: { show: said },
     job: { show: jobLink },
     component: { show: componentCell, say: (key) => (key ? `${component(key).label} ${key}` : "") },
     stage: { show: stageCell },
@@ -93,7 +103,7 @@ ett.cells = (() => {
     gpu_ms: { show: (v) => number(format.gpuHours(v)), isNumber: true },
     ms: { show: (v) => number(format.duration(v)), isNumber: true },
     exact_ms: { show: (v) => number(format.exactDuration(v)), isNumber: true },
-    ratio: { show: (v) => number(format.percent(v)), isNumber: true },
+    ratio: { show: ratioCell, isNumber: true },
     money: { show: moneyCell, isNumber: true },
     at: { show: (v) => element("span", { class: "time" }, format.instant(v)) },
     exact_at: { show: (v) => element("span", { class: "time" }, format.exactInstant(v)) },
@@ -102,6 +112,15 @@ ett.cells = (() => {
     model: { show: pageLink("model"), say: (v) => v ?? "not said" },
     points: { show: pointsCell, isNumber: true },
   };
+
+  // Where no source tells of some of the time, a share is a lower bound; of any of it, unknown.
+  function ratioCell(ratio, row, columns, { untold }) {
+    const ms = untold && columns[untold] ? columns[untold][row] : 0;
+    if (!ms) return number(format.percent(ratio));
+    if (format.isUnknown(ratio)) return element("span", { class: "number muted", title: "unknown: no source tells of training" }, format.UNKNOWN);
+    const of = untold.endsWith("gpu_ms") ? `${format.gpuHours(ms)} GPU-hours` : format.duration(ms);
+    return element("span", { class: "number", title: `at least: of ${of} no source tells of training` }, format.bounded(ratio, ms));
+  }
 
   // A cost of which only a part has a price is a lower bound, and says so.
   function moneyCell(amount, row, columns) {
@@ -112,8 +131,8 @@ ett.cells = (() => {
     return element("span", { class: "number", title: `the ${share} of it that has a price` }, `≥ ${money}`);
   }
 
-  const show = (field, row, columns, listing) =>
-    kinds[field.kind].show((columns[field.name] || [])[row], row, columns, listing);
+  const show = (field, row, columns) =>
+    kinds[field.kind].show((columns[field.name] || [])[row], row, columns, field);
 
   function say(field, row, columns) {
     const value = (columns[field.name] || [])[row];

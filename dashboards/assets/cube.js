@@ -45,8 +45,8 @@ ett.cube = (() => {
 
   function openEvents() {
     events ||= ett.load("data/events").then(async (told) => {
-      const [interruptions, recoveries, losses] = await Promise.all([told.interruptions, told.recoveries, told.losses].map(ett.unpack));
-      return { interruptions, recoveries, losses };
+      const names = Object.keys(told), tables = await Promise.all(Object.values(told).map(ett.unpack));
+      return Object.fromEntries(names.map((name, i) => [name, tables[i]]));
     });
     return events;
   }
@@ -89,7 +89,7 @@ ett.cube = (() => {
     const { days, codes, prices } = dims(), K = codes.length, N = jobs.length, D = days.length;
     const sum = (length) => new Float64Array(length);
     const out = {
-      dayGpu: sum(D * K), dayMs: sum(D * K), dayCost: sum(D), dayPriced: sum(D),
+      dayGpu: sum(D * K), dayMs: sum(D * K), dayUntold: sum(D), dayUntoldMs: sum(D), dayCost: sum(D), dayPriced: sum(D),
       ...perJobTables(N * K), jobCost: sum(N), jobPriced: sum(N), jobSeen: new Uint8Array(N),
       codeCost: sum(K), codePriced: sum(K), codeInferred: sum(K), codeHasPrice: new Uint8Array(K), jobHasPrice: new Uint8Array(N),
     };
@@ -99,6 +99,7 @@ ett.cube = (() => {
         const j = job[g], d = day[g], end = row + count[g];
         if (d < first || d > last || !pass[j]) { row = end; continue; }
         const price = prices[d][jobs.cluster[j]], atDay = d * K, atJob = j * K;
+        const isUntold = !jobs.is_training_told[j];
         let lost = 0;
         out.jobSeen[j] = 1;
         for (; row < end; row++) {
@@ -106,6 +107,7 @@ ett.cube = (() => {
           out.dayGpu[atDay + c] += gpu; out.dayMs[atDay + c] += ms[row];
           out.jobGpu[atJob + c] += gpu; out.jobMs[atJob + c] += ms[row];
           out.codeInferred[c] += inferred_ms[row];
+          if (isUntold) { out.dayUntold[d] += gpu; out.dayUntoldMs[d] += ms[row]; }
           if (!loss[c]) continue;
           lost += gpu;
           if (price !== null) { out.codeCost[c] += (gpu / HOUR) * price; out.codePriced[c] += gpu; out.codeHasPrice[c] = 1; }
@@ -119,18 +121,23 @@ ett.cube = (() => {
     return out;
   }
 
-  // GPU time by code alone, of any days: for comparisons.
+  // GPU time by code alone, of any days, and how much of it no source tells of: for comparisons.
   function byCode({ pass }, first, last) {
     const out = new Float64Array(dims().codes.length);
+    let untold = 0;
     for (const { day, job, count, code, gpu_ms } of pieces) {
       let row = 0;
       for (let g = 0; g < job.length; g++) {
         const end = row + count[g];
         if (day[g] < first || day[g] > last || !pass[job[g]]) { row = end; continue; }
-        for (; row < end; row++) out[code[row]] += gpu_ms[row];
+        const isUntold = !jobs.is_training_told[job[g]];
+        for (; row < end; row++) {
+          out[code[row]] += gpu_ms[row];
+          if (isUntold) untold += gpu_ms[row];
+        }
       }
     }
-    return out;
+    return { spent: out, untold };
   }
 
   // The rows of an event table that a filter lets through.

@@ -28,8 +28,9 @@ ett.figures = (() => {
     const spec = copy("days"), { rows, x } = overTime(choice);
     spec.data = spec.data.filter((trace) => fillDay(trace, rows, x, choice));
     spec.layout.xaxis = timeAxis(choice, rows);
-    spec.layout.meta.notes = [];
-    return rows.length ? spec : { data: [], layout: spec.layout };
+    const untold = rows.reduce((sum, row) => sum + row.untold_gpu_ms, 0);
+    spec.layout.meta.notes = untold ? [`Of ${format.gpuHours(untold)} GPU-hours no source tells of training: they are drawn with the losses, and what is green is the least that trained on new data.`] : [];
+    return rows.length && !choice.ett.isUnknown ? spec : { data: [], layout: { ...spec.layout, meta: { notes: [] } } };
   }
 
   function fillDay(trace, rows, x, choice) {
@@ -42,7 +43,7 @@ ett.figures = (() => {
     fillShares(trace, rows, x, (row) => row[`${key}_gpu_ms`]);
     if (key === "effective") {
       const isRoomy = rows.length <= MOST_LABELS;
-      trace.text = isRoomy ? trace.y.map(format.percent) : undefined;
+      trace.text = isRoomy ? rows.map((row) => format.bounded(row.gpu_ett_ratio, row.untold_gpu_ms)) : undefined;
       Object.assign(trace, { textposition: isRoomy ? "inside" : "none", insidetextanchor: "end", textangle: 0, textfont: { color: "#04231a", size: 12 } });
     }
     if (key === "other" && choice.filters.owner) trace.name = `Losses of other owners than ${cut(choice.filters.owner.join(", "), 30)}`;

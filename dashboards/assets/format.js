@@ -55,6 +55,12 @@ ett.format = (() => {
     return `${(100 * ratio).toFixed(1)}%`;
   }
 
+  // A share that is a lower bound where some of the whole is `untold`, and says so.
+  function bounded(ratio, untold, sign = "≥ ") {
+    if (isUnknown(ratio) || !untold) return percent(ratio);
+    return sign + percent(ratio).replace("<0.1", "0").replace(/^>/, "");
+  }
+
   // A change of a share, in points: +1.2 pt.
   function points(change) {
     if (isUnknown(change)) return UNKNOWN;
@@ -111,7 +117,7 @@ ett.format = (() => {
   }
 
   return {
-    UNKNOWN, gpuHours, balance, lossShares, percent, points, duration, exactDuration, amount, count, plural, iso, instant,
+    UNKNOWN, gpuHours, balance, lossShares, percent, bounded, points, duration, exactDuration, amount, count, plural, iso, instant,
     exactInstant, word, visible, isUnknown,
   };
 })();

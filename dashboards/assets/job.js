@@ -6,7 +6,7 @@ ett.jobHref = (cluster, jobId) => ett.address.to("job", [cluster, jobId]);
 ett.job = (() => {
   const { element, format } = ett;
   const byId = (id) => document.getElementById(id);
-  const LISTINGS = ["components", "attempts", "recoveries", "interruptions", "intervals"];
+  const LISTINGS = ["components", "attempts", "recoveries", "interruptions", "sources", "disagreements", "intervals"];
   let places = null;
   let wanted = null;
 
@@ -62,6 +62,7 @@ ett.job = (() => {
       const host = document.querySelector(`#job [data-listing="${id}"]`);
       ett.table.draw(host, id, detail.tables[id], `${fileName(jobId)}-${id}`);
     }
+    byId("job-disagreements").hidden = !detail.tables.disagreements.field.length;
     ett.chart.clear("job");
     ett.chart.draw("job", detail.figure || { data: [], layout: { height: 80 } });
   }
@@ -77,15 +78,20 @@ ett.job = (() => {
     }
     const unit = isByGpu ? "GPU-hours" : "hours", told = format.balance(spent("effective"), losses), strong = (words, name) => element("strong", name ? { class: name } : {}, words);
     byId("job-hero").classList.remove("is-blank");
-    byId("job-big").textContent = format.percent(spent("effective") / whole);
-    byId("job-big-label").textContent = `ETT%: the share of its ${isByGpu ? "GPU time" : "wall time"} that trained on new data`;
-    byId("job-lead").replaceChildren(
-      isByGpu ? "It held " : "It took ", strong(`${told.held} ${unit}`), ...(isByGpu ? [` in ${format.duration(wall)}`] : []), ". Of these, ", strong(`${told.effective} ${unit}`), " trained on new data and ", strong(`${told.lost} ${unit}`, "loss"), " were lost.");
+    const isKnown = detail.is_told;
+    byId("job-big").textContent = isKnown ? format.percent(spent("effective") / whole) : format.UNKNOWN;
+    byId("job-big").title = isKnown ? "" : "unknown: no source tells of training";
+    byId("job-big-label").textContent = isKnown ? `ETT%: the share of its ${isByGpu ? "GPU time" : "wall time"} that trained on new data` : "ETT% is unknown: no source tells of training";
+    const parts = isKnown
+      ? [" Of these, ", strong(`${told.effective} ${unit}`), " trained on new data and ", strong(`${told.lost} ${unit}`, "loss"), " were lost."]
+      : [" How much of them trained on new data is unknown."];
+    byId("job-lead").replaceChildren(isByGpu ? "It held " : "It took ", strong(`${told.held} ${unit}`), ...(isByGpu ? [` in ${format.duration(wall)}`] : []), ".", ...parts);
+    byId("job-strip").hidden = byId("job-legend").hidden = !isKnown;
     ett.head.strip(byId("job-strip"), byId("job-legend"), { effective: spent("effective"), keys, of: Object.fromEntries(keys.map((key) => [key, spent(key)])) }, unit);
-    largest(detail.tables.components, isByGpu, losses.reduce((a, b) => a + b, 0));
+    largest(detail, isByGpu, losses.reduce((a, b) => a + b, 0));
   }
 
-  function largest(columns, isByGpu, lost) {
+  function largest({ tables: { components: columns }, is_told: isTold }, isByGpu, lost) {
     const measure = columns[isByGpu ? "gpu_ms" : "duration_ms"], host = byId("job-largest");
     const rows = columns.component.map((_, i) => i).filter((i) => columns.component[i] !== ett.cube.EFFECTIVE && measure[i] > 0).sort((a, b) => measure[b] - measure[a]);
     host.hidden = !rows.length;
@@ -95,15 +101,16 @@ ett.job = (() => {
     const owner = columns.owner[row] === null ? [] : [", owned by ", link("owner", columns.owner[row], format.visible(columns.owner[row]))];
     host.style.borderColor = colour;
     host.replaceChildren(
-      element("p", { class: "largest-title" }, "Its largest loss: ", link("component", key, label), ...owner),
-      element("p", {}, `${isByGpu ? `${format.gpuHours(measure[row])} GPU-hours in ` : ""}${format.duration(columns.duration_ms[row])}, ${format.percent(measure[row] / lost)} of what it lost. ${definition}`));
+      element("p", { class: "largest-title" }, isTold ? "Its largest loss: " : "Most of its time: ", link("component", key, label), ...owner),
+      element("p", {}, `${isByGpu ? `${format.gpuHours(measure[row])} GPU-hours in ` : ""}${format.duration(columns.duration_ms[row])}, ${format.percent(measure[row] / lost)} of ${isTold ? "what it lost" : "it"}. ${definition}`));
   }
 
   function facts(columns) {
     const listing = ett.get("data/site").listings.facts;
-    const known = listing.fields.filter((field) => !format.isUnknown(columns[field.name][0]));
+    const isUntold = (field) => field.untold && columns[field.untold][0] > 0;
+    const known = listing.fields.filter((field) => !format.isUnknown(columns[field.name][0]) || isUntold(field));
     byId("job-facts").replaceChildren(
-      ...known.map((field) => element("div", {}, element("dt", {}, field.label), element("dd", {}, ett.cells.show(field, 0, columns, listing)))),
+      ...known.map((field) => element("div", {}, element("dt", {}, field.label), element("dd", {}, ett.cells.show(field, 0, columns)))),
     );
   }
 

@@ -5,12 +5,13 @@ ett.page = (() => {
   const { rows, figures, chart, cube } = ett;
   const byId = (id) => document.getElementById(id);
   const NO_GPU = "Nothing to draw: no GPU time was held in this choice of days and jobs.";
+  const UNTOLD = "Nothing to draw: no source tells of training in this choice of days and jobs. Add the trainers' logs.";
   const NO_LOSS = "Nothing to draw: nothing was lost in this choice of days and jobs.";
   const tables = new Map();
   let turn = 0, seen = 0, settled = 0; // numbers of the choice shown, of what is in view, of everything
 
   const SECTIONS = [
-    { id: "days", pages: ["fleet", "model"], draw: (choice) => { overTime("days", figures.days(choice), choice, NO_GPU); table("days", rows.days(choice)); } },
+    { id: "days", pages: ["fleet", "model"], draw: (choice) => { overTime("days", figures.days(choice), choice, choice.ett.isUnknown ? UNTOLD : NO_GPU); table("days", rows.days(choice)); } },
     { id: "losses", pages: ["owner", "component"], draw: (choice) => { overTime("losses", figures.losses(choice), choice, NO_LOSS); table("loss_days", rows.days(choice)); } },
     { id: "spread", pages: ["component"], draw: drawSpread },
     { id: "ranking", pages: ["fleet", "owner", "model"], draw: (choice) => { chart.draw("ranking", figures.ranking(choice), NO_LOSS); table("ranking", rows.ranking(choice)); } },
@@ -70,9 +71,11 @@ ett.page = (() => {
     table("causes", rows.causes(choice, events));
   }
 
-  // Numbers of the choice; files and rejects are of the whole warehouse and never change.
+  // Numbers of the choice; files, rejects and names are of the whole warehouse and never change.
   let isDrawn = false;
-  function drawQuality(choice) {
+  async function drawQuality(choice, isCurrent) {
+    const events = await cube.openEvents();
+    if (!isCurrent()) return;
     const { codes, days } = cube.dims(), K = codes.length, { totals } = choice;
     let ms = 0, gpu = 0;
     codes.forEach(([key], c) => {
@@ -86,7 +89,8 @@ ett.page = (() => {
       unattributed: [percent(rows.ratio(ms, totals.wall)), `Nobody's lines claim it: ${duration(ms)}, ${gpuHours(gpu)} GPU-hours. Log the phase that runs then.`],
       inferred: [percent(rows.ratio(inferred, totals.wall)), `Concluded by a rule, not told by a line: ${duration(inferred)}. Log its begin and end to be sure of it.`],
       running: [ett.format.count(count(0))], dead: [ett.format.count(count(1))], clock: [ett.format.count(count(2))],
-      sizeless: [ett.format.count(rows.sizeless(choice).count)],
+      sizeless: [ett.format.count(rows.sizeless(choice).count)], untold: [ett.format.count(rows.untold(choice))],
+      uncertain: [ett.format.count(count(3))], disagreements: [ett.format.count(rows.disagreements(choice, events))],
     };
     for (const [key, [value, meaning]] of Object.entries(told)) {
       const host = document.querySelector(`[data-quality="${key}"]`);

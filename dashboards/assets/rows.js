@@ -3,9 +3,11 @@
 
 ett.rows = (() => {
   const { cube } = ett;
-  const FLAGS = ["is_censored", "is_presumed_dead", "is_clock_conflict"];
-  const FLAG_WORDS = ["running", "presumed dead", "clock conflict"];
+  const FLAGS = ["is_censored", "is_presumed_dead", "is_clock_conflict", "is_position_uncertain"];
+  const FLAG_WORDS = ["running", "presumed dead", "clock conflict", "position uncertain"];
   const ratio = (part, whole) => (whole ? part / whole : null);
+  // A lower bound where no source tells of some of the whole, null where none tells of any.
+  const knownRatio = (part, whole, untold) => (untold < whole ? part / whole : null);
   const stages = () => Object.keys(ett.get("data/site").stages);
   const column = (rows, name) => rows.map((row) => row[name]);
   const columns = (rows, names) => Object.fromEntries(names.map((name) => [name, column(rows, name)]));
@@ -17,15 +19,23 @@ ett.rows = (() => {
     const choice = { page, argument, filters, select, by: filters.by || fitting(select), ...cube.sums(select) };
     choice.totals = totals(choice, select.first, select.last);
     choice.isByGpu = choice.totals.held > 0;
+    choice.ett = ettOf(choice);
     choice.change = change(choice);
     return choice;
+  }
+
+  // ETT% of a choice by GPU time, or by wall time without GPUs: the ratio, and what is untold of it.
+  function ettOf({ totals, isByGpu }) {
+    const untold = isByGpu ? totals.untold : totals.untoldMs, whole = isByGpu ? totals.held : totals.wall;
+    const value = knownRatio(isByGpu ? totals.effective : totals.effectiveMs, whole, untold);
+    return { value, untold, isBound: untold > 0 && value !== null, isUnknown: untold > 0 && value === null };
   }
 
   const fitting = ({ first, last }) => (last - first >= 62 ? "week" : "day");
 
   function totals(choice, first, last) {
     const { codes, prices } = cube.dims(), K = codes.length, order = stages();
-    const out = { held: 0, wall: 0, effective: 0, effectiveMs: 0, lost: 0, lostMs: 0, stageGpu: {}, stageMs: {}, cost: 0, priced: 0, isPriced: false };
+    const out = { held: 0, wall: 0, effective: 0, effectiveMs: 0, lost: 0, lostMs: 0, stageGpu: {}, stageMs: {}, untold: 0, untoldMs: 0, cost: 0, priced: 0, isPriced: false };
     for (const stage of [...order, "other"]) out.stageGpu[stage] = out.stageMs[stage] = 0;
     for (let d = first; d <= last; d++) {
       for (let c = 0; c < K; c++) {
@@ -39,6 +49,7 @@ ett.rows = (() => {
         const place = isLost || isEffective ? stage : "other";
         out.stageGpu[place] += gpu; out.stageMs[place] += ms;
       }
+      out.untold += choice.dayUntold[d]; out.untoldMs += choice.dayUntoldMs[d];
       out.cost += choice.dayCost[d]; out.priced += choice.dayPriced[d];
       out.isPriced ||= prices[d].some((price) => price !== null);
     }
@@ -76,7 +87,8 @@ ett.rows = (() => {
       return {
         bucket, sum, ds: days[bucket.first], last_ds: days[bucket.last], held_gpu_ms: sum.held, lost_gpu_ms: sum.lost, lost_cost: sum.cost,
         priced_gpu_ms: sum.priced, wall_ms: sum.wall, effective_ms: sum.effectiveMs,
-        gpu_ett_ratio: ratio(sum.effective, sum.held), ett_ratio: ratio(sum.effectiveMs, sum.wall), lost_share_ratio: ratio(sum.lost, sum.held),
+        untold_gpu_ms: sum.untold, untold_ms: sum.untoldMs,
+        gpu_ett_ratio: knownRatio(sum.effective, sum.held, sum.untold), ett_ratio: knownRatio(sum.effectiveMs, sum.wall, sum.untoldMs), lost_share_ratio: ratio(sum.lost, sum.held),
         is_provisional: isOpen, note: [...(isOpen ? ["provisional"] : []), ...(flagged(stale, bucket) ? ["stale"] : [])],
         ...Object.fromEntries([...stages(), "other"].map((stage) => [`${stage}_gpu_ms`, sum.stageGpu[stage]])),
       };
@@ -86,7 +98,7 @@ ett.rows = (() => {
 
   const days = (choice) => columns(overTime(choice), [
     "ds", "last_ds", "held_gpu_ms", "lost_gpu_ms", "lost_cost", "priced_gpu_ms", "wall_ms", "effective_ms", "gpu_ett_ratio", "ett_ratio",
-    "lost_share_ratio", "is_provisional", "note", ...stages().map((stage) => `${stage}_gpu_ms`),
+    "untold_gpu_ms", "untold_ms", "lost_share_ratio", "is_provisional", "note", ...stages().map((stage) => `${stage}_gpu_ms`),
   ]);
 
   function byCode(choice, table) {
@@ -100,23 +112,28 @@ ett.rows = (() => {
     const { first, last } = choice.select, count = last - first + 1, { days, codes } = cube.dims();
     if (count < 1) return null;
     const held = (sums) => sums.reduce((a, b) => a + b, 0);
-    const effective = (sums) => ratio(codes.reduce((sum, [key], c) => sum + (key === cube.EFFECTIVE ? sums[c] : 0), 0), held(sums));
-    const made = (before, after, earlier, later) => {
-      const [heldBefore, heldAfter] = [held(before), held(after)];
+    const effective = ({ spent, untold }) => knownRatio(codes.reduce((sum, [key], c) => sum + (key === cube.EFFECTIVE ? spent[c] : 0), 0), held(spent), untold);
+    const made = (one, other, earlier, later) => {
+      const before = one.spent, after = other.spent, [heldBefore, heldAfter] = [held(before), held(after)];
       if (!heldBefore || !heldAfter) return null;
       const share = (list, sums, whole) => list.reduce((sum, c) => sum + sums[c], 0) / whole;
       return {
-        earlier: earlier.map((d) => days[d]), later: later.map((d) => days[d]), before: effective(before), after: effective(after),
+        earlier: earlier.map((d) => days[d]), later: later.map((d) => days[d]), before: effective(one), after: effective(other), open: [one.untold / heldBefore, other.untold / heldAfter],
         of: (list) => [share(list, before, heldBefore), share(list, after, heldAfter)],
       };
     };
     if (first - count >= 0) {
-      return made(cube.byCode(choice.select, first - count, first - 1), byCode(choice, choice.dayGpu), [first - count, first - 1], [first, last]);
+      return made(cube.byCode(choice.select, first - count, first - 1), spentIn(choice, first, last), [first - count, first - 1], [first, last]);
     }
     if (count < 2) return null;
     const half = Math.floor(count / 2);
-    const part = (a, b) => byCode({ ...choice, select: { ...choice.select, first: a, last: b } }, choice.dayGpu);
-    return made(part(first, first + half - 1), part(last - half + 1, last), [first, first + half - 1], [last - half + 1, last]);
+    return made(spentIn(choice, first, first + half - 1), spentIn(choice, last - half + 1, last), [first, first + half - 1], [last - half + 1, last]);
+  }
+
+  // What `cube.byCode` says, of some days of the choice.
+  function spentIn(choice, first, last) {
+    const spent = byCode({ ...choice, select: { ...choice.select, first, last } }, choice.dayGpu);
+    return { spent, untold: choice.dayUntold.slice(first, last + 1).reduce((a, b) => a + b, 0) };
   }
 
   // One row per key of the lossy codes, largest first, with share and change.
@@ -207,6 +224,19 @@ ett.rows = (() => {
     return out;
   }
 
+  // The jobs with time of whose training no source tells.
+  function untold(choice) {
+    const { is_training_told: isTold, length } = cube.jobs(), K = cube.dims().codes.length;
+    let count = 0;
+    for (let j = 0; j < length; j++) {
+      if (choice.jobSeen[j] && !isTold[j] && choice.jobMs.subarray(j * K, (j + 1) * K).some((ms) => ms > 0)) count += 1;
+    }
+    return count;
+  }
+
+  // How often sources disagreed on jobs of the choice, in its days.
+  const disagreements = (choice, { disagreements: table }) => cube.passing(table, choice.select).reduce((sum, i) => sum + table.count[i], 0);
+
   // The job that lost most to a component and its owner: where to look first.
   function hardest(choice, { list, lost_gpu_ms: all, lost_ms: allMs }) {
     const K = cube.dims().codes.length, spent = choice.isByGpu ? choice.jobGpu : choice.jobMs;
@@ -226,14 +256,18 @@ ett.rows = (() => {
     const nullable = (value) => (Number.isNaN(value) ? null : value);
     const effective = names.indexOf("effective");
     const held = (j) => { let sum = 0; for (let s = 0; s < S; s++) sum += gpu[j * S + s]; return sum; };
+    const took = (j) => { let sum = 0; for (let s = 0; s < S; s++) sum += ms[j * S + s]; return sum; };
+    const untoldOf = (j) => (all.is_training_told[j] ? 0 : held(j));
     const told = {
       job_id: (j) => all.job_id[j], cluster: (j) => clusters[all.cluster[j]], model: (j) => models[all.model[j]],
       team: (j) => teams[all.team[j]], max_gpus: (j) => all.max_gpus[j], attempt_count: (j) => all.attempt_count[j],
       failure_count: (j) => all.failure_count[j], outcome: (j) => outcomes[all.outcome[j]],
       started_at: (j) => nullable(all.started_at[j]), wall_ms: (j) => all.wall_ms[j],
-      flags: (j) => FLAG_WORDS.filter((_, bit) => all.flags[j] & (1 << bit)),
+      flags: (j) => [...FLAG_WORDS.filter((_, bit) => all.flags[j] & (1 << bit)), ...(all.is_training_told[j] ? [] : ["training not told"])],
+      is_training_told: (j) => Boolean(all.is_training_told[j]), shown_untold_gpu_ms: untoldOf,
+      shown_untold_ms: (j) => (all.is_training_told[j] ? 0 : took(j)),
       ...Object.fromEntries(FLAGS.map((flag, bit) => [flag, (j) => Boolean(all.flags[j] & (1 << bit))])),
-      shown_gpu_ett_ratio: (j) => ratio(gpu[j * S + effective], held(j)), shown_lost_gpu_ms: (j) => lost[j], shown_lost_ms: (j) => lostMs[j],
+      shown_gpu_ett_ratio: (j) => knownRatio(gpu[j * S + effective], held(j), untoldOf(j)), shown_lost_gpu_ms: (j) => lost[j], shown_lost_ms: (j) => lostMs[j],
       shown_lost_cost: (j) => (choice.jobHasPrice[j] ? choice.jobCost[j] : null),
       shown_largest_loss: (j) => (most[j] < 0 ? null : codes[most[j]][0]),
       ...Object.fromEntries(names.flatMap((name, s) => [[`shown_${name}_gpu_ms`, (j) => gpu[j * S + s]], [`shown_${name}_ms`, (j) => ms[j * S + s]]])),
@@ -260,9 +294,10 @@ ett.rows = (() => {
     const { list, gpu, ms, lost, lostMs, byModel, S, names } = perJob(choice), groups = new Map();
     for (const j of list) {
       const m = told.model[j];
-      if (!groups.has(m)) groups.set(m, { model: known[m], job_count: 0, lost: 0, lostMs: 0, cost: 0, hasPrice: 0, gpu: new Float64Array(S), ms: new Float64Array(S), taken: byModel.subarray(m * K, (m + 1) * K) });
+      if (!groups.has(m)) groups.set(m, { model: known[m], job_count: 0, lost: 0, lostMs: 0, untold: 0, untoldMs: 0, cost: 0, hasPrice: 0, gpu: new Float64Array(S), ms: new Float64Array(S), taken: byModel.subarray(m * K, (m + 1) * K) });
       const group = groups.get(m);
       group.job_count += 1; group.lost += lost[j]; group.lostMs += lostMs[j]; group.cost += choice.jobCost[j]; group.hasPrice |= choice.jobHasPrice[j];
+      if (!told.is_training_told[j]) for (let s = 0; s < S; s++) { group.untold += gpu[j * S + s]; group.untoldMs += ms[j * S + s]; }
       for (let s = 0; s < S; s++) { group.gpu[s] += gpu[j * S + s]; group.ms[s] += ms[j * S + s]; }
     }
     const rows = [...groups.values()].sort((a, b) => b.lost - a.lost || b.lostMs - a.lostMs);
@@ -270,7 +305,8 @@ ett.rows = (() => {
     return {
       model: column(rows, "model"), job_count: column(rows, "job_count"), shown_lost_gpu_ms: column(rows, "lost"), shown_lost_ms: column(rows, "lostMs"),
       shown_lost_cost: rows.map((row) => (row.hasPrice ? row.cost : null)),
-      shown_gpu_ett_ratio: rows.map((row) => ratio(row.gpu[effective], row.gpu.reduce((a, b) => a + b, 0))),
+      shown_gpu_ett_ratio: rows.map((row) => knownRatio(row.gpu[effective], row.gpu.reduce((a, b) => a + b, 0), row.untold)),
+      shown_untold_gpu_ms: column(rows, "untold"), shown_untold_ms: column(rows, "untoldMs"),
       shown_largest_loss: rows.map(({ taken }) => { const most = taken.indexOf(Math.max(...taken)); return taken[most] > 0 ? codes[most][0] : null; }),
       ...Object.fromEntries(names.flatMap((name, s) => [[`shown_${name}_gpu_ms`, rows.map((row) => row.gpu[s])], [`shown_${name}_ms`, rows.map((row) => row.ms[s])]])),
     };
@@ -345,5 +381,5 @@ ett.rows = (() => {
 
   const everyAttempt = (choice, table) => quantiles(table ? cube.passing(table, choice.select).map((i) => table.ms[i]) : []);
 
-  return { choose, ratio, overTime, days, sources, ranking, owners, perJob, sizeless, hardest, jobs, models, recoveries, ttr, ttrCauses, causes, spread, everyAttempt };
+  return { choose, ratio, knownRatio, overTime, days, sources, ranking, owners, perJob, sizeless, untold, disagreements, hardest, jobs, models, recoveries, ttr, ttrCauses, causes, spread, everyAttempt };
 })();

@@ -121,7 +121,7 @@ ett.table = (() => {
 
   function tableRow(state, row) {
     return element("tr", {}, ...state.shown.map((field, i) => {
-      const cell = cells.show(field, row, state.columns, state.listing);
+      const cell = cells.show(field, row, state.columns);
       const attributes = { class: columnClass(field), ...(i === 0 ? { scope: "row" } : {}) };
       return element(i === 0 ? "th" : "td", attributes, cell);
     }));

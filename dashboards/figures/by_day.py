@@ -9,6 +9,7 @@ import plotly.graph_objects as go
 from dashboards import format as words
 from dashboards.components import look
 from dashboards.figures.text import plain as plain_text
+from dashboards.period import known_ratio
 from dashboards.theme import TEMPLATES, TEXT_ON_EFFECTIVE
 from pipelines.taxonomy import DEFAULT, Component, Stage, Taxonomy
 
@@ -31,7 +32,8 @@ def days_spec(frame: pd.DataFrame) -> dict[str, Any]:
     """Stack each day's stages as shares of `held_gpu_ms`, as plain Plotly data.
 
     `frame`: one row per `ds`, in order, with `held_gpu_ms`, `effective_gpu_ms`, the
-    `<stage>_gpu_ms` of the other stages and `is_provisional`. Days that held no GPU are left out.
+    `<stage>_gpu_ms` of the other stages, `untold_gpu_ms` and `is_provisional`. Days that held no
+    GPU are left out.
     With a column `other_gpu_ms` the losses that the stages leave out are drawn in grey.
     """
     shown = frame[frame["held_gpu_ms"] > 0]
@@ -43,7 +45,19 @@ def days_spec(frame: pd.DataFrame) -> dict[str, Any]:
     provisional = [x for x, is_open in zip(labels, shown["is_provisional"], strict=True) if is_open]
     if provisional:
         traces.append(_provisional(provisional))
-    return {"data": traces, "layout": _layout(shown["ds"].tolist())}
+    layout = _layout(shown["ds"].tolist())
+    untold_ms = int(shown["untold_gpu_ms"].sum())
+    if untold_ms:
+        layout["meta"]["notes"].append(untold_note(untold_ms))
+    return {"data": traces, "layout": layout}
+
+
+def untold_note(gpu_ms: int) -> str:
+    """What a share of a day's GPU time leaves open."""
+    return (
+        f"Of {words.gpu_hours(gpu_ms)} GPU-hours no source tells of training: they are drawn with "
+        "the losses, and what is green is the least that trained on new data."
+    )
 
 
 def stage_column(stage: Stage) -> str:
@@ -55,8 +69,9 @@ def _stage(stage: Stage, frame: pd.DataFrame, labels: list[str], held: list[int]
     spent = frame[stage_column(stage)]
     trace = _bars(stage.value, stage.label, stage.colour, spent, labels, held)
     if stage is Stage.EFFECTIVE and len(labels) <= _MOST_LABELS:
+        told = zip(spent, frame["held_gpu_ms"], frame["untold_gpu_ms"], strict=True)
         trace |= {
-            "text": [words.percent(share) for share in trace["y"]],
+            "text": [words.bounded(known_ratio(*day), day[2]) for day in told],
             "textposition": "inside",
             "insidetextanchor": "end",
             "textangle": 0,

@@ -15,7 +15,7 @@ from pipelines import tables
 from pipelines.taxonomy import DEFAULT, EFFECTIVE, REPEATED, Cause, Stage
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
     from pathlib import Path
 
 START = datetime(2026, 11, 1, tzinfo=UTC)
@@ -43,6 +43,7 @@ class Job:
     attempt: int = -1
     stage: Stage = Stage.TIME_TO_START
     is_censored: bool = False
+    is_told: bool = True
     rows: list[dict] = field(default_factory=list)
     attempts: list[dict] = field(default_factory=list)
     hidden: list[dict] = field(default_factory=list)
@@ -138,6 +139,15 @@ class Job:
         self.stage = Stage.SHUTDOWN
         return self.spend("model_publish", 240 * SECOND).spend("teardown", 31_250).end("succeeded")
 
+    def silenced(self) -> Job:
+        """As a scheduler alone would tell of it: nobody claims what was done with the GPUs."""
+        self.is_told, self.hidden, self.recoveries = False, [], []
+        for row in self.rows:
+            row["stage"] = Stage.TIME_TO_START.value
+            if row["component"] != "requeue_wait":
+                row["component"] = "unattributed"
+        return self
+
     def run_on(self) -> Job:
         """Still running at AS_OF."""
         as_of = int(AS_OF.timestamp() * 1000)
@@ -201,9 +211,14 @@ def _ordinary(n: int, rng: random.Random) -> Job:
     return job.finish() if job.now < at(5, 10) else job.run_on()
 
 
-def write_warehouse(warehouse: Path, jobs: int = 40) -> Path:
-    """Write every table that the pages read; `jobs` of them, over about six days."""
-    told = list(stories(jobs))
+def write_warehouse(
+    warehouse: Path, jobs: int = 40, *, is_told: Callable[[str], bool] = lambda _: True
+) -> Path:
+    """Write every table that the pages read; `jobs` of them, over about six days.
+
+    Of those that are not told only a scheduler speaks.
+    """
+    told = [job if is_told(job.job_id) else job.silenced() for job in stories(jobs)]
     ledger = _ledger(told)
     frames = {
         tables.LEDGER_INTERVAL: ledger,
@@ -212,6 +227,8 @@ def write_warehouse(warehouse: Path, jobs: int = 40) -> Path:
         tables.SCORECARD_COMPONENT: _by(ledger, ["ds", "cluster", "component", "stage"]),
         tables.SCORECARD_ATTEMPT: _scorecard_attempt(told, ledger),
         tables.SCORECARD_FLEET: _rollup(ledger, ["ds"]),
+        tables.SCORECARD_JOB_SOURCE: _sources(told, ledger),
+        tables.SCORECARD_DISAGREEMENT: _disagreements(),
         tables.SCORECARD_RECOVERY: _recoveries(told),
         tables.SCORECARD_INTERRUPTION: _interruptions(told),
         tables.TIMELINE_ATTEMPT: _timeline_attempt(told, ledger),
@@ -221,6 +238,7 @@ def write_warehouse(warehouse: Path, jobs: int = 40) -> Path:
         tables.WAREHOUSE_STALE_DAY: pd.DataFrame([{"ds": days()[1], "marked_at": AS_OF, "run_id": "run-1", "reason": "lines came in"}]),
         tables.LOGBOOK_FILE: _files(told),
         tables.LOGBOOK_REJECT: _rejects(),
+        tables.LOGBOOK_JOIN: _joins(),
     }  # fmt: skip
     for table, frame in frames.items():
         write_table(warehouse, table, frame)
@@ -253,7 +271,7 @@ def _ledger(told: list[Job]) -> pd.DataFrame:
             start = row["started"]
             while start < row["ended"]:
                 end = min(row["ended"], (start // DAY + 1) * DAY)
-                rows.append({**row, "started": start, "ended": end, "cluster": job.cluster, "job_id": job.job_id, "model": job.model, "team": job.team})  # fmt: skip
+                rows.append({**row, "started": start, "ended": end, "cluster": job.cluster, "job_id": job.job_id, "model": job.model, "team": job.team, "is_told": job.is_told})  # fmt: skip
                 start = end
     frame = pd.DataFrame(rows)
     frame["attempt"] = frame["attempt"].astype("Int64")
@@ -286,11 +304,14 @@ def _rollup(ledger: pd.DataFrame, key: list[str]) -> pd.DataFrame:
     out["inferred_ms"] = total(everything, "inferred_ms")
     frame = pd.DataFrame(out)
     frame["job_count"] = ledger.groupby(key, dropna=False)["job_id"].nunique()
-    frame["censored_count"] = frame["untold_ms"] = frame["untold_gpu_ms"] = 0
-    frame["ett_ratio"] = frame["effective_ms"] / frame["wall_ms"]
-    frame["gpu_ett_ratio"] = (frame["effective_gpu_ms"] / frame["held_gpu_ms"]).where(
-        frame["held_gpu_ms"] > 0
-    )
+    frame["censored_count"] = 0
+    frame["untold_ms"] = total(~ledger["is_told"], "duration_ms")
+    frame["untold_gpu_ms"] = total(~ledger["is_told"], "gpu_ms")
+    for ratio, part, whole, untold in (
+        ("ett_ratio", "effective_ms", "wall_ms", "untold_ms"),
+        ("gpu_ett_ratio", "effective_gpu_ms", "held_gpu_ms", "untold_gpu_ms"),
+    ):
+        frame[ratio] = (frame[part] / frame[whole]).where(frame[untold] < frame[whole])
     return frame.reset_index()
 
 
@@ -312,7 +333,8 @@ def _scorecard_job(told: list[Job], ledger: pd.DataFrame) -> pd.DataFrame:
                 "hidden_ms": sum(h["ended"] - h["started"] for h in j.hidden),
                 "tts": next((r["started"] for r in j.rows if r["component"] in (EFFECTIVE, REPEATED)), None),
                 "is_censored": j.is_censored, "is_presumed_dead": False, "is_clock_conflict": j.job_id == "ranker-0003",
-                "is_position_uncertain": False, "is_training_told": True,
+                "is_position_uncertain": j.job_id == "crash-loop", "is_training_told": j.is_told,
+                "sources": ", ".join(sources_of(j)),
                 "queue_wait_ms": None if len(j.job_id) % 2 else 5 * MINUTE,
             }
             for j in told
@@ -322,6 +344,49 @@ def _scorecard_job(told: list[Job], ledger: pd.DataFrame) -> pd.DataFrame:
     facts["tts_ms"] = facts["tts"].astype("Int64") - facts["started"]
     key = ["cluster", "job_id"]
     return _touching(ledger, facts.merge(_rollup(ledger, key), on=key), key)
+
+
+def sources_of(job: Job) -> list[str]:
+    """A scheduler speaks of large jobs, a recorder of those whose training is told."""
+    return [*(["lifecycle"] if job.is_told else []), *(["slurm"] if job.gpus > 500 or not job.is_told else [])]  # fmt: skip
+
+
+def _sources(told: list[Job], ledger: pd.DataFrame) -> pd.DataFrame:
+    words = {"lifecycle": "step, train_begin", "slurm": "attempt_started, job_submitted"}
+    days = ledger.groupby(["cluster", "job_id", "ds"], as_index=False).agg(
+        first_event_at=("started_at", "min"), last_event_at=("ended_at", "max")
+    )
+    rows = [
+        {"cluster": j.cluster, "job_id": j.job_id, "source": s, "told": words[s], "event_count": 7}
+        for j in told for s in sources_of(j)
+    ]  # fmt: skip
+    return pd.DataFrame(rows).merge(days, on=["cluster", "job_id"])
+
+
+def _disagreements() -> pd.DataFrame:
+    """The scheduler and the recorder of one job, on three days."""
+    said = [
+        (1, "gpus", 1, None, "2048", "1920"),
+        (2, "started_at", 1, 61_000, "2026-11-03T00:00:00Z", "2026-11-03T00:01:01Z"),
+        (3, "started_at", 2, 95_000, "2026-11-04T00:00:00Z", "2026-11-04T00:01:35Z"),
+    ]
+    names = ["field", "difference_count", "largest_difference_ms", "believed", "other"]
+    frame = pd.DataFrame([dict(zip(names, row[1:], strict=True)) for row in said]).assign(
+        ds=[days()[row[0]] for row in said], cluster="h100-east", job_id="llm-405b-pretrain",
+        source="slurm", other_source="lifecycle",
+    )  # fmt: skip
+    return frame.astype({"largest_difference_ms": "Int64"})
+
+
+def _joins() -> pd.DataFrame:
+    common = {"source": "console", "cluster": "lab", "attempt": None}
+    return pd.DataFrame(
+        [
+            {**common, "source_file": "lab/1.out", "own_id": "17", "job_id": "unclaimed-start", "rule": "field slurm_job_id", "reason": None},
+            {**common, "source_file": "lab/2.out", "own_id": HOSTILE[1], "job_id": HOSTILE[1], "rule": None,
+             "reason": "joins.csv has no row for it: add one"},
+        ]
+    )  # fmt: skip
 
 
 def _scorecard_attempt(told: list[Job], ledger: pd.DataFrame) -> pd.DataFrame:
@@ -350,7 +415,8 @@ def _timeline_attempt(told: list[Job], ledger: pd.DataFrame) -> pd.DataFrame:
 
 def _hidden(told: list[Job]) -> pd.DataFrame:
     frame = pd.DataFrame(
-        [{"cluster": j.cluster, "job_id": j.job_id, **h} for j in told for h in j.hidden]
+        [{"cluster": j.cluster, "job_id": j.job_id, **h} for j in told for h in j.hidden],
+        columns=["cluster", "job_id", "attempt", "started", "ended", "component"],
     )
     frame["started_at"], frame["ended_at"] = _stamp(frame["started"]), _stamp(frame["ended"])
     frame["duration_ms"] = frame["ended"] - frame["started"]
@@ -364,7 +430,8 @@ def _recoveries(told: list[Job]) -> pd.DataFrame:
             {"cluster": j.cluster, "job_id": j.job_id, "model": j.model, "team": j.team, "from_attempt": r["from"],
              "to_attempt": r["to"], "at": r["at"], "back": r["back"], "cause": r["cause"], "new": r["back"] + 16 * MINUTE}
             for j in told for r in j.recoveries
-        ]
+        ],
+        columns=["cluster", "job_id", "model", "team", "from_attempt", "to_attempt", "at", "back", "cause", "new"],
     )  # fmt: skip
     frame["started_at"], frame["resumed_at"] = _stamp(frame["at"]), _stamp(frame["back"])
     frame["new_data_at"] = _stamp(frame["new"])
@@ -417,7 +484,8 @@ def _publication(ledger: pd.DataFrame) -> pd.DataFrame:
 def _files(told: list[Job]) -> pd.DataFrame:
     rows = [
         {"source": "lifecycle", "source_file": f"{j.cluster}/{n}.jsonl", "size_bytes": 9_000, "modified_at": AS_OF,
-         "line_count": 100, "event_line_count": 99, "reject_count": 0, "ignored_count": 1, "event_count": 99}
+         "line_count": 100, "event_line_count": 99, "reject_count": 0, "ignored_count": 1, "event_count": 99,
+         "settings_print": "as-they-are"}
         for n, j in enumerate(told)
     ]  # fmt: skip
     rows[1] |= {

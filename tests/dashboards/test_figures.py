@@ -40,6 +40,7 @@ def day_rows(*rows, provisional=()):
                 "effective_gpu_ms": effective,
                 "wasted_training_gpu_ms": wasted,
                 "held_gpu_ms": effective + wasted,
+                "untold_gpu_ms": 0,
                 "is_provisional": n in provisional,
             }
             for n, effective, wasted in rows

@@ -98,8 +98,12 @@ class Node:
 
     def text(self) -> str:
         """A text with something in it."""
-        if not isinstance(self.value, str) or not self.value.strip():
+        if not isinstance(self.value, str):
             self.fail(f"expected a text, found {_shown(self.value)}: put it in quotes")
+        if not self.value.strip():
+            self.fail(
+                f"expected a text, found {_shown(self.value)}: write one, or leave the key out"
+            )
         return self.value
 
 

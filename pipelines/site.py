@@ -63,7 +63,7 @@ def _rule(entry: Node, folder: Path) -> SourceRule:
         zone=_zone(said.get("zone")),
         clock_offset_ms=_offset(said.get("clock_offset_ms")),
         columns=tuple(n.text() for n in said["columns"].entries()) if "columns" in said else (),
-        delimiter=said["delimiter"].text() if "delimiter" in said else None,
+        delimiter=_delimiter(said.get("delimiter")),
         mapping={k: n.text() for k, n in said["mapping"].items()} if "mapping" in said else {},
         identity=_identity(path, said, folder),
     )
@@ -72,12 +72,28 @@ def _rule(entry: Node, folder: Path) -> SourceRule:
 
 def _expression(node: Node) -> str:
     try:
-        groups = re2.compile(node.text()).groupindex
+        groups = re2.compile(node.text(), options=_quiet()).groupindex
     except re2.error as error:
-        node.fail(f"not an expression of RE2: {error}; no look-around, no back references")
+        why = error.args[0] if error.args else error
+        said = why.decode(errors="replace") if isinstance(why, bytes) else why
+        node.fail(f"not an expression of RE2: {said}; no look-around, no back references")
     unknown = [name for name in groups if name not in GROUPS]
     if unknown:
         node.fail(f"the group '{unknown[0]}' means nothing here: known are {', '.join(GROUPS)}")
+    return node.text()
+
+
+def _quiet() -> re2.Options:
+    """RE2 would write its own line to the terminal, beside the message of here."""
+    options = re2.Options()
+    options.log_errors = False
+    return options
+
+
+def _delimiter(node: Node | None) -> str | None:
+    """What stands between columns: perhaps a tab, so that white space alone is a text here."""
+    if node is None or (isinstance(node.value, str) and node.value.isspace()):
+        return node.value if node else None
     return node.text()
 
 
@@ -129,18 +145,33 @@ def _join(node: Node, path: Path) -> dict[str, dict[str, str]]:
     """The rows of a join file by their first column, `field`."""
     try:
         with path.open(encoding="utf-8-sig", newline="") as file:
-            rows = list(csv.DictReader(file))
+            rows = [
+                {n: w.strip() if isinstance(w, str) else w for n, w in row.items()}
+                for row in csv.DictReader(file, skipinitialspace=True)
+            ]
     except (OSError, UnicodeDecodeError, csv.Error) as error:
         node.fail(f"cannot read {path}: {error}")
-    columns = set(rows[0]) if rows else {"field", "job_id"}
+    columns = set(rows[0]) - {None} if rows else {"field", "job_id"}
     unknown = columns - {"field", *GROUPS}
     if unknown or not {"field", "job_id"} <= columns:
         found = ", ".join(sorted(map(str, columns)))
         others = ", ".join(GROUPS)
         node.fail(f"{path} has the columns {found}: needed are field and job_id, others: {others}")
     joined: dict[str, dict[str, str]] = {}
-    for row in rows:
+    for number, row in enumerate(rows, start=1):
+        if fault := _fault(row):
+            node.fail(f"{path}, row {number} below the header: {fault}")
         name = row.pop("field")
         if joined.setdefault(name, row) != row:
             raise RegistryError(f"{path}: '{name}' stands twice, with two meanings")
     return joined
+
+
+def _fault(row: dict[str | None, str | None]) -> str | None:
+    """Why a row of a join file joins nothing, or something else than was meant."""
+    if None in row or None in row.values():
+        return "it has another number of columns"
+    if not row["field"] or not row["job_id"]:
+        return "field and job_id must say something"
+    odd = [n for n in ("attempt", "rank") if (w := row.get(n)) and not str(w).isdecimal()]
+    return f"{odd[0]} '{row[odd[0]]}' is no whole number" if odd else None

@@ -69,11 +69,37 @@ sources:
         ("{path: a, identity: {field: id, join: bad.csv}}", "has the columns field, jobid"),
         ("{path: a, identity: {field: id, join: twice.csv}}", "'1' stands twice"),
         ("{pth: a}", "unknown key 'pth'"),
+        ("{path: ''}", "path: expected a text, found '': write one"),
+        ("{path: '(?=a)'}", "not an expression of RE2: invalid perl operator: (?=;"),
+        (
+            "{path: a, identity: {field: id, join: short.csv}}",
+            "short.csv, row 2 below the header: it has another number of columns",
+        ),
+        (
+            "{path: a, identity: {field: id, join: words.csv}}",
+            "words.csv, row 1 below the header: attempt 'first' is no whole number",
+        ),
+        (
+            "{path: a, identity: {field: id, join: empty.csv}}",
+            "empty.csv, row 1 below the header: field and job_id must say something",
+        ),
     ],
 )
 def test_a_site_that_is_not_valid_is_told_where_and_why(tmp_path, rule, said):
     (tmp_path / "bad.csv").write_text("field,jobid\n1,2\n")
     (tmp_path / "twice.csv").write_text("field,job_id\n1,2\n1,3\n")
+    (tmp_path / "short.csv").write_text("field,job_id\n1,2\n3\n")
+    (tmp_path / "words.csv").write_text("field,job_id,attempt\n1,2,first\n")
+    (tmp_path / "empty.csv").write_text("field,job_id\n1,\n")
     with pytest.raises(RegistryError) as refused:
         site(tmp_path, f"sources:\n  - {rule}\n")
     assert said in str(refused.value)
+
+
+def test_a_join_file_as_office_programs_write_it_and_a_tab(tmp_path):
+    joins = "\ufefffield, job_id, attempt\r\n 17 , llm, 2\r\n\r\n"
+    (tmp_path / "joins.csv").write_bytes(joins.encode())
+    rule = r"""{path: a, delimiter: "\t", identity: {field: id, join: joins.csv}}"""
+    (found,) = site(tmp_path, f"sources:\n  - {rule}\n").sources.rules
+    assert found.settings.delimiter == "\t"
+    assert found.settings.identity.join == {"17": {"job_id": "llm", "attempt": "2"}}

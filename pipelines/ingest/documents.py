@@ -14,8 +14,12 @@ WRAPPERS = frozenset({b'"jobs"', b'"items"', b'"resourceSpans"', b'"log_history"
 _IDLE = b" \t\r\n,"
 _LONGEST_COLON = 64  # a wrapper's name, its colon, and the white space around it
 _NOWHERE = 1 << 30  # inside a wrapper, behind its array: no document lies at such a depth
-# A whole string, the quote of one that the buffer cuts off, or a mark of structure.
-_TOKEN = re.compile(rb'"(?:[^"\\]++|\\.)*+"|(?P<open>")|(?P<mark>[\[\]{},])', re.DOTALL)
+_LONGEST_INDENT = 64
+# A string, whole or torn off at the end of its line, or the quote of one that the buffer cuts off;
+# a mark of structure.
+_TOKEN = re.compile(
+    rb'"(?:[^"\\\n]++|\\.)*+(?:"|(?=\n))|(?P<open>")|(?P<mark>[\[\]{},])', re.DOTALL
+)
 
 
 class Documents:
@@ -25,7 +29,7 @@ class Documents:
     object has under one of WRAPPERS, or else the outermost object itself; several may follow one
     another. The unit of accounting is the document, whatever lines it spans. One longer than
     16 MiB, text between documents, and what lies behind a damage or lacks its end, is refused as
-    one more document each.
+    one more document each. A torn one ends where a line begins with `{` behind a value.
     """
 
     def __init__(self, chunks: Iterable[bytes], refuse: Refuse) -> None:
@@ -87,6 +91,10 @@ class Documents:
         self._begin = None if self._begin is None else self._begin - kept
 
     def _open(self, mark: bytes, token: re.Match[bytes]) -> None:
+        if mark == b"{" and self._begin is not None and self._is_new(token.start()):
+            self._lose("the document is torn", self._buffer[self._begin : token.start()].rstrip())
+            self._base = self._depth = 1 if self._base == 1 else 0
+            self._begin, self._between = None, token.start()
         if self._depth == self._base and self._begin is None:
             self._refuse_between(token.start())
             self._begin = token.start()
@@ -95,6 +103,11 @@ class Documents:
         self._depth += 1
         if is_outer_array or (mark == b"[" and wraps):
             self._base, self._begin, self._between = self._depth, None, token.end()
+
+    def _is_new(self, start: int) -> bool:
+        """Does a line begin with this brace, behind a value? No document has such a place."""
+        before = self._buffer[max(start - _LONGEST_INDENT, 0) : start]
+        return before.endswith(b"\n") and before.rstrip()[-1:] not in (b"", b",", b"[", b":")
 
     def _is_wrapper(self, end: int) -> bool:
         if self._word not in WRAPPERS:

@@ -18,8 +18,12 @@ UNSAID = frozenset(
 """Words, in lower case, by which schedulers and tables say that they do not know."""
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_NAIVE_EPOCH = _EPOCH.replace(tzinfo=None)
 _MS = timedelta(milliseconds=1)
 _1971_MS = 31_536_000_000
+_LEAST_DAY = "1971"
+_DAY_MS = 86_400_000
+_LAST_HOUR, _LAST_MINUTE = 23, 59
 _NUMBER = re.compile(r"(-?\d{1,15})(?:\.(\d+))?", re.ASCII)
 _ISO = re.compile(
     r"(\d{4}-\d\d-\d\d)[T ](\d\d:\d\d(?::\d\d)?)(?:[.,](\d{1,9}))?\s?(Z|UTC|[+-]\d\d(?::?\d\d)?)?",
@@ -48,7 +52,7 @@ def is_said(word: str | None) -> bool:
     return word is not None and word.strip().lower() not in UNSAID
 
 
-@lru_cache(maxsize=65_536)
+@lru_cache(maxsize=2048)
 def instant(text: str, zone: ZoneInfo | None, *, may_be_1970: bool = False) -> Instant | None:
     """The instant that `text` names; None where it says that none is known.
 
@@ -62,11 +66,18 @@ def instant(text: str, zone: ZoneInfo | None, *, may_be_1970: bool = False) -> I
     >>> instant("Unknown", None), instant("1970-01-01T00:00:00", None)
     (None, None)
     """
-    if not is_said(text):
-        return None
     text = text.strip()
-    number = _NUMBER.fullmatch(text)
-    found = _epoch(*number.groups()) if number else _iso(text, zone)
+    if clock := _ISO.fullmatch(text):
+        found = _iso(clock, zone)
+    elif number := _NUMBER.fullmatch(text):
+        found = _epoch(*number.groups())
+    elif is_said(text):
+        raise RejectError(
+            f"'{text[:_SHOWN]}' is no time: expected 2025-03-08T18:11:02, with or without an "
+            "offset, or epoch seconds (for sacct: unset SLURM_TIME_FORMAT)"
+        )
+    else:
+        return None
     if found is None or not (may_be_1970 or found.at >= _1971_MS):
         return None
     if not FIRST_MS <= found.at < END_MS:
@@ -95,29 +106,51 @@ def _epoch(whole: str, fraction: str | None) -> Instant:
     return Instant(int(whole) * 1000 + (-part if whole.startswith("-") else part))
 
 
-def _iso(text: str, zone: ZoneInfo | None) -> Instant | None:
-    match = _ISO.fullmatch(text)
-    if match is None:
-        raise RejectError(
-            f"'{text[:_SHOWN]}' is no time: expected 2025-03-08T18:11:02, with or without an "
-            "offset, or epoch seconds (for sacct: unset SLURM_TIME_FORMAT)"
-        )
+def _iso(match: re.Match[str], zone: ZoneInfo | None) -> Instant | None:
     day, clock, fraction, offset = match.groups()
-    try:
-        local = datetime.fromisoformat(f"{day}T{clock}")
-    except ValueError:
-        raise RejectError(f"'{text[:_SHOWN]}' is no time: there is no such day or hour") from None
-    part = _thousandths(fraction)
+    since = _clock_ms(clock) + _thousandths(fraction)
     if offset:
-        since = local.replace(tzinfo=UTC) - _EPOCH
-        return Instant(since // _MS - _offset_ms(offset) + part)
-    if local.year <= _EPOCH.year:
+        return Instant(_midnight(day) + since - _offset_ms(offset))
+    if day < _LEAST_DAY:
         return None
+    if zone and (begin := _even_midnight(day, zone)) is not None:
+        return Instant(begin + since)
+    local = _NAIVE_EPOCH + timedelta(milliseconds=_midnight(day) + since)
     here = placed(local, zone)
     if not here.is_ambiguous:
-        return Instant(here.at + part)
+        return Instant(here.at)
     again = (local.replace(tzinfo=zone, fold=1) - _EPOCH) // _MS
-    return Instant(here.at + part, again + part, tuple(here.attrs.items()))
+    return Instant(here.at, again, tuple(here.attrs.items()))
+
+
+@lru_cache(maxsize=4096)
+def _midnight(day: str) -> int:
+    """The begin of a day of UTC, in epoch ms. Raises RejectError."""
+    try:
+        return (datetime.fromisoformat(day).replace(tzinfo=UTC) - _EPOCH) // _MS
+    except ValueError:
+        raise RejectError(f"'{day}' is no day of the calendar") from None
+
+
+@lru_cache(maxsize=4096)
+def _even_midnight(day: str, zone: ZoneInfo) -> int | None:
+    """The same of a zone's day; None where the clock is moved in it, or at its begin or end."""
+    begin = _NAIVE_EPOCH + timedelta(milliseconds=_midnight(day))
+    try:
+        ends = [placed(at, zone) for at in (begin, begin + timedelta(days=1))]
+    except (RejectError, OverflowError):  # a midnight that the clock skipped; the last day of all
+        return None
+    is_even = ends[1].at - ends[0].at == _DAY_MS
+    return ends[0].at if is_even and not any(end.is_ambiguous for end in ends) else None
+
+
+@lru_cache(maxsize=_DAY_MS // 1000)
+def _clock_ms(clock: str) -> int:
+    """Milliseconds since midnight of `HH:MM` or `HH:MM:SS`. Raises RejectError."""
+    hour, minute, second = int(clock[:2]), int(clock[3:5]), int(clock[6:] or 0)
+    if hour > _LAST_HOUR or max(minute, second) > _LAST_MINUTE:
+        raise RejectError(f"'{clock}' is no time of a day")
+    return ((hour * 60 + minute) * 60 + second) * 1000
 
 
 def _thousandths(fraction: str | None) -> int:

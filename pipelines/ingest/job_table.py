@@ -5,7 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import re
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -174,11 +174,21 @@ class _Table:
 
     def end(self) -> None:
         """Note what was counted."""
-        if not self.mapping:
-            known = ", ".join(self.columns[:20]) or "none"
-            self._note(f"no map fits these columns: {known}; {_HOW}")
+        if not self.mapping and self.columns:
+            known = ", ".join(self.columns[:20])
+            self._note(f"no map fits these columns: {known}; {self._how}")
         for text, number in sorted(self.odd.items()):
             self._note(f"{number} rows {text}")
+
+    @property
+    def _how(self) -> str:
+        """What the site has to say, so that the table is read."""
+        own = self.reading.settings.mapping
+        if not own:
+            return _HOW
+        column = own.get("job_id")
+        named = f"no column is called '{column}'" if column else "`mapping:` names none for job_id"
+        return f"{named}; its names are taken as they are written, and `delimiter:` may be missing"
 
     def _note(self, text: str) -> None:
         if text not in self.reading.tally.notes:
@@ -199,7 +209,7 @@ class _Table:
         if reason is not None:
             raise RejectError(reason)
         if not self.mapping:
-            raise RejectError(f"no map fits this table: {_HOW}")
+            raise RejectError(f"no map fits this table: {self._how}")
         if len(fields) != len(self.columns):
             raise RejectError(f"{len(fields)} fields, the table has {len(self.columns)} columns")
         return dict(zip(self.columns, fields, strict=True))
@@ -319,34 +329,25 @@ def _csv_rows(
     lines: Numbered, delimiter: str | None
 ) -> Iterator[tuple[list[tuple[int, bytes]], list[str], str | None]]:
     """Rows with their lines: a quoted field may hold line feeds. The third says what is wrong."""
+    waiting = iter(lines)
+    again: deque[tuple[int, bytes]] = deque()  # behind a quotation mark that nothing closed
     held: list[tuple[int, bytes]] = []
-    size = 0
-    for number, line in lines:
-        held.append((number, line))
-        size += len(line)
-        if b'"' in line or len(held) > 1:
-            text = b"\n".join(one for _, one in held).decode("utf-8", "replace")
-            if text.count('"') % 2:
-                if len(held) > _MOST_LINES or size > _MOST_CHARACTERS:
-                    yield from _unclosed(held)
-                    held, size = [], 0
-                continue
-        else:
-            text = line.decode("utf-8", "replace")
-        yield held, _fields(text, delimiter), None
-        held, size = [], 0
-    yield from _unclosed(held)
+    size, is_open = 0, False
+    while (line := again.popleft() if again else next(waiting, None)) or held:
+        if line:
+            held.append(line)
+            size += len(line[1])
+            is_open ^= line[1].count(b'"') % 2 == 1
+        if is_open and line and len(held) <= _MOST_LINES and size <= _MOST_CHARACTERS:
+            continue
+        row = held[:1] if is_open else held
+        again.extendleft(reversed(held[len(row) :]))
+        text = b"\n".join(one for _, one in row).decode("utf-8", "replace")
+        yield (row, [text], _UNCLOSED) if is_open else (row, _fields(text, delimiter), None)
+        held, size, is_open = [], 0, False
 
 
-def _unclosed(
-    held: list[tuple[int, bytes]],
-) -> Iterator[tuple[list[tuple[int, bytes]], list[str], str | None]]:
-    for one in held:
-        yield (
-            [one],
-            [one[1].decode("utf-8", "replace")],
-            "a quotation mark is not closed: the row is torn",
-        )
+_UNCLOSED = "a quotation mark is not closed: the row is torn"
 
 
 def _fields(text: str, delimiter: str | None) -> list[str]:

@@ -177,13 +177,14 @@ def _times(body: Part) -> list[int]:
     return sorted({*first, *(at for at in last if at is not None)})
 
 
+_JSON = re.compile(rb"(?:(?:Warning: |[IWE]\d{4} ).*\n)*\s*[{\[]")  # kubectl's stderr before it
 _OBJECT = re.compile(
     rb'"kind"\s*:\s*"(?:List|\w+List|Workload|Pod|Event|%s)"' % b"|".join(k.encode() for k in JOBS)
 )
 
 
 def _is_objects(begin: bytes) -> bool:
-    is_json = begin.lstrip(b"\xef\xbb\xbf \t\r\n")[:1] in (b"{", b"[")
+    is_json = _JSON.match(begin) is not None
     has_names = b'"apiVersion"' in begin and b'"metadata"' in begin
     return is_json and has_names and _OBJECT.search(begin) is not None
 

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Iterator
 from pipelines.ingest.unpack import DamageError
 
 LONGEST_BYTES = 16 * 1024 * 1024
-_BOM = b"\xef\xbb\xbf"
+BOM = b"\xef\xbb\xbf"
 SHOWN_BYTES = 1024
 _TOO_LONG = f"longer than {LONGEST_BYTES // 1024 // 1024} MiB"
 
@@ -69,7 +69,7 @@ def without_bom(chunks: Iterable[bytes]) -> Iterator[bytes]:
     """The chunks, less the byte-order mark that some editors put first."""
     is_first = True
     for chunk in chunks:
-        yield chunk.removeprefix(_BOM) if is_first else chunk
+        yield chunk.removeprefix(BOM) if is_first else chunk
         is_first = is_first and not chunk
 
 

@@ -6,6 +6,7 @@ import re
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import Any, NamedTuple
 
 from pipelines.ingest.identity import Key
@@ -73,6 +74,8 @@ _STATE = re.compile(r"[A-Z][A-Z_]+", re.ASCII)
 _BY = re.compile(r"\bby (\S+)")
 _ELAPSED = re.compile(r"(?:(?:(\d+)-)?(\d+):)?(\d+):(\d+)(?:\.\d+)?", re.ASCII)
 _GPUS = re.compile(r"(?:^|,)gres/gpu(:[^=,]+)?=(\d+)(?=,|$)", re.ASCII)
+_OTHERS = re.compile(r"(?:^|,)gres/(?:gpu[:=]|shard|mps|[a-z]?pu[:=]|gaudi|dcu|mlu)")
+"""Shares of a GPU, other accelerators, a count with a suffix: how many are held is not said."""
 _FIELDS = (
     "JobID", "JobIDRaw", "JobName", "Account", "User", "Partition", "QOS", "WCKey", "Comment",
     "AdminComment", "SystemComment", "Cluster", "WorkDir", "Reservation", "SubmitLine", "Extra",
@@ -91,6 +94,8 @@ class Teller:
     timeless: Counter[str] = field(default_factory=Counter)
     waiting: int = 0
     revoked: int = 0
+    jobs: int = 0
+    steps: int = 0
     last: tuple[str, Key] | None = None
 
     def __post_init__(self) -> None:
@@ -100,8 +105,13 @@ class Teller:
         for name in mapping.keys() - self._mapping.keys():
             known = ", ".join(_MAPPED)
             self.reading.tally.notes.append(f"mapping: '{name}' means nothing to Slurm: {known}")
+        columns = _DIMENSIONS | self._mapping
+        self._columns = [(n, columns[n]) for n in ("model", "team", "priority") if n in columns]
+        self._cluster = self._mapping.get("cluster", "Cluster")
         nodes = self._mapping.get("gpus_per_node", "")
         self._gpus_per_node = int(nodes) if nodes.isdecimal() else None
+        if nodes and self._gpus_per_node is None:
+            self.reading.tally.notes.append(f"mapping: gpus_per_node '{nodes}' is no whole number")
 
     def tell(self, line: int, record: Record) -> list[Event]:
         """The events of one record, at most four; none where it tells nothing. Raises RejectError.
@@ -114,6 +124,8 @@ class Teller:
             self.waiting += is_waiting
             self.revoked += not is_waiting
             return []
+        self.steps += step is not None
+        self.jobs += step is None
         told = self._step(own_id, step, record) if step else self._job(own_id, record)
         return [(line, at, said) for at, said in told]
 
@@ -123,6 +135,11 @@ class Teller:
         if self.timeless:
             states = ", ".join(f"{n} {state}" for state, n in sorted(self.timeless.items()))
             notes.append(f"job records without any instant: {states}; print Submit, Start and End")
+        if self.steps and not self.jobs:
+            notes.append(
+                f"all {self.steps} records are steps of jobs (123.0), which tell nothing alone: "
+                "print the jobs too"
+            )
         if self.waiting:
             notes.append(f"{self.waiting} records of array tasks that still wait: ignored")
         if self.revoked:
@@ -131,9 +148,9 @@ class Teller:
     def _job(self, own_id: str, record: Record) -> list[tuple[int, Said]]:
         state = _state(record.get("State", ""))
         zone = self.reading.settings.zone_info
-        submit, start, end = (
-            instant(record.get(name, ""), zone) for name in ("Submit", "Start", "End")
-        )
+        submit = instant(record.get("Submit", ""), zone)
+        start = instant(record.get("Start", ""), zone)
+        end = instant(record.get("End", ""), zone)
         if submit is None and start is None and end is None:
             self.timeless[state or "without a state"] += 1
             raise RejectError(
@@ -142,7 +159,7 @@ class Teller:
             )
         if end and end.again:
             end = closing(start, end, _elapsed_ms(record))
-        ends = _end(state, record) if end else None
+        ends = _end(record) if end else None
         key = self._key(own_id, record)
         self.last = own_id, key
         dimensions = self._dimensions(key, record)
@@ -176,12 +193,10 @@ class Teller:
     def _key(self, own_id: str, record: Record) -> Key:
         """The job of a record. The site's own word for the cluster goes before the column's."""
         identity = self.reading.settings.identity
-        known = {}
-        column = self._mapping.get("cluster", "Cluster")
-        if identity.cluster is None and is_said(record.get(column)):
-            known["cluster"] = record[column]
         fields = _fields(own_id, record) if identity.field else None
-        return self.reading.key(own_id, fields, **known)
+        if identity.cluster is None and is_said(cluster := record.get(self._cluster)):
+            return self.reading.key(own_id, fields, cluster=str(cluster))
+        return self.reading.key(own_id, fields)
 
     def _job_of_step(self, own_id: str, record: Record) -> Key | None:
         """The job of a step: that of the record before it, whose columns a step has not got."""
@@ -191,19 +206,20 @@ class Teller:
 
     def _dimensions(self, key: Key, record: Record) -> dict[str, str | None]:
         """Model, team and priority: of the join, else of the mapped column."""
-        found = {"model": key.model, "team": key.team}
-        for name in ("model", "team", "priority"):
-            column = self._mapping.get(name, _DIMENSIONS.get(name, ""))
-            if found.get(name) is None:
-                found[name] = record[column] if is_said(record.get(column)) else None
+        found = {"model": key.model, "team": key.team, "priority": None}
+        for name, column in self._columns:
+            if found[name] is None and is_said(word := record.get(column)):
+                found[name] = word
         return found
 
 
 def _said(key: Key, event: str, when: Instant, attrs: dict[str, str], **what: Any) -> Said:
     is_of_job = event in ("job_submitted", "job_finished")
+    if when.attrs:
+        attrs = dict(when.attrs) | attrs
     return Said(
         job_id=key.job_id, cluster=key.cluster, attempt=None if is_of_job else key.attempt,
-        event=event, attrs=(dict(when.attrs) | attrs) or None, **what,
+        event=event, attrs=attrs or None, **what,
     )  # fmt: skip
 
 
@@ -246,26 +262,31 @@ def _own_id(record: Record) -> tuple[str, str | None, bool]:
     return match["job"], match["step"], match["waiting"] is not None
 
 
+@lru_cache
 def _state(text: str) -> str:
     """The state's first word: `CANCELLED by 1000`, `NODE_FAIL,REQUEUED`."""
     match = _STATE.match(text.strip())
     return match[0] if match else ""
 
 
-def _end(state: str, record: Record) -> End | None:
-    """What the record says of its end; None where no state says that it ended.
+def _end(record: Record) -> End | None:
+    """What the record says of its end; None where no state says that it ended."""
+    is_node_failed = is_said(record.get("FailedNode"))
+    return _end_by(record.get("State", ""), record.get("Reason", ""), is_node_failed)
 
-    A cause that the state leaves open is taken from the failed node or the reason, where known.
-    """
+
+@lru_cache
+def _end_by(words: str, reason: str, is_node_failed: bool) -> End | None:  # noqa: FBT001 - cached
+    """A cause that the state leaves open is taken from the failed node or the reason, if known."""
+    state = _state(words)
     known = ENDS.get(state)
     if known is None:
         return End(Outcome.UNKNOWN) if state and state not in STATES else None
-    words = _STATE.findall(record.get("State", ""))
-    is_final = known.is_final and not _REQUEUE_WORDS.intersection(words[1:])
+    also = _STATE.findall(words)[1:]
+    is_final = known.is_final and not _REQUEUE_WORDS.intersection(also)
     cause = known.cause
     if cause is None and known.outcome is not Outcome.SUCCEEDED:
-        is_node = is_said(record.get("FailedNode"))
-        cause = Cause.NODE_LOST if is_node else _REASONS.get(record.get("Reason", ""))
+        cause = Cause.NODE_LOST if is_node_failed else _REASONS.get(reason)
     outcome = known.outcome
     if outcome is Outcome.UNKNOWN and cause in (Cause.NODE_LOST, Cause.OUT_OF_MEMORY):
         outcome = Outcome.FAILED
@@ -285,6 +306,16 @@ def _was_granted(record: Record, state: str, start: Instant, end: Instant | None
     return is_said(record.get("AllocTRES")) or is_said(record.get("NodeList"))
 
 
+@lru_cache
+def _granted(tres: str) -> int | None:
+    """The total of `cpu=8,gres/gpu:a100=4,gres/gpu=4`, else the sum of its types; None: neither."""
+    found = _GPUS.findall(tres)
+    totals = [int(count) for kind, count in found if not kind]
+    if not found:
+        return None
+    return totals[0] if totals else sum(int(count) for _, count in found)
+
+
 def _gpus(record: Record, per_node: int | None) -> int | None:
     """Accelerators held: the total of AllocTRES, else the sum of its types; null: not said.
 
@@ -292,14 +323,14 @@ def _gpus(record: Record, per_node: int | None) -> int | None:
     some, or the site says how many a node has.
     """
     tres = record.get("AllocTRES", "").strip()
-    found = _GPUS.findall(tres)
-    totals = [int(count) for kind, count in found if not kind]
-    if found:
-        return totals[0] if totals else sum(int(count) for _, count in found)
+    if (granted := _granted(tres)) is not None:
+        return granted
     if per_node is not None:
         nodes = record.get("AllocNodes") or record.get("NNodes") or ""
         return int(nodes) * per_node if nodes.isdecimal() else None
-    is_named = any("gpu" in record.get(name, "") for name in ("AllocGRES", "ReqGRES"))
+    is_named = _OTHERS.search(tres) or any(
+        "gpu" in record.get(name, "") for name in ("AllocGRES", "ReqGRES")
+    )
     return 0 if is_said(tres) and not is_named else None
 
 
@@ -309,8 +340,11 @@ def seconds_of(text: str) -> int | None:
     >>> seconds_of("1-00:15:56"), seconds_of("00:12.500"), seconds_of("35317"), seconds_of("")
     (87356, 12, 35317, None)
     """
-    if text.isdecimal():
-        return int(text)
+    return int(text) if text.isdecimal() else _clock_seconds(text)
+
+
+@lru_cache(maxsize=4096)
+def _clock_seconds(text: str) -> int | None:
     match = _ELAPSED.fullmatch(text)
     if match is None:
         return None
@@ -319,8 +353,10 @@ def seconds_of(text: str) -> int | None:
 
 
 def _duration_s(record: Record, *names: str) -> int | None:
-    found = (seconds_of(record.get(name, "").strip()) for name in names)
-    return next((s for s in found if s is not None), None)
+    for name in names:
+        if (seconds := seconds_of(record.get(name, "").strip())) is not None:
+            return seconds
+    return None
 
 
 def _elapsed_ms(record: Record) -> int | None:
@@ -331,25 +367,34 @@ def _elapsed_ms(record: Record) -> int | None:
     return (elapsed + (_duration_s(record, "Suspended") or 0)) * _SECOND_MS
 
 
+_START_ATTRS = (
+    ("job_name", "JobName"), ("partition", "Partition"), ("user", "User"), ("nodes", "NodeList"),
+    ("slurm_job_id", "JobIDRaw"), ("restarts", "Restarts"),
+)  # fmt: skip
+_END_ATTRS = (("exit_code", "ExitCode"), ("reason", "Reason"), ("failed_node", "FailedNode"))
+
+
 def _start_attrs(key: Key, record: Record) -> dict[str, str]:
     """What is known at the start and stays as it is: it must not differ between two scrapes."""
-    names = {"job_name": "JobName", "partition": "Partition", "user": "User", "nodes": "NodeList",
-             "slurm_job_id": "JobIDRaw", "restarts": "Restarts"}  # fmt: skip
-    attrs = {name: record[column] for name, column in names.items() if is_said(record.get(column))}
+    attrs = _named(_START_ATTRS, record)
     if attrs.get("slurm_job_id") == key.job_id:
         del attrs["slurm_job_id"]
     return attrs
 
 
+def _named(names: tuple[tuple[str, str], ...], record: Record) -> dict[str, str]:
+    """The columns that say something, by their names here."""
+    return {name: w for name, column in names if is_said(w := record.get(column, ""))}
+
+
 def _end_attrs(record: Record) -> dict[str, str]:
     """The scheduler's own words about the end."""
-    names = {"exit_code": "ExitCode", "reason": "Reason", "failed_node": "FailedNode"}
-    attrs = {name: record[column] for name, column in names.items() if is_said(record.get(column))}
+    attrs = _named(_END_ATTRS, record)
     words = record.get("State", "").strip()
-    if by := _BY.search(words):
-        attrs["cancelled_by"] = by[1]
+    if " by " in words and (by := _BY.search(words)):
+        attrs["cancelled_by"], words = by[1], words[: by.start()].strip()
     if words:
-        attrs["state"] = words[: by.start()].strip() if by else words
+        attrs["state"] = words
     return attrs
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from typing import Any
@@ -11,27 +12,28 @@ import msgspec
 from pipelines.ingest.records import Event, Numbered, Reading, Reject, RejectError
 from pipelines.ingest.slurm import Teller
 
-_HEAD = (b'"jobs"', b'"job_id"', b'"submission"')
+_BEGIN = re.compile(rb"^\s*\{", re.MULTILINE)  # messages of sacct may stand before it
+_SACCT = (b'"Slurm"', b'"slurm"', b'"submission"')
+_NO_JOBS = re.compile(rb'"jobs"\s*:\s*\[\s*\]')
 _SONAR_HEAD = b'"slurm_jobs"'
 _Read = Callable[[dict[str, Any]], str]
 
 
 def is_slurm(begin: bytes) -> bool:
     """Is it sacct's JSON (not squeue's, which has no `submission`), or sonar's?"""
-    if not begin.lstrip(b"\xef\xbb\xbf \t\r\n").startswith(b"{"):
+    if not _BEGIN.search(begin.removeprefix(b"\xef\xbb\xbf")):
         return False
-    return _SONAR_HEAD in begin or (
-        all(word in begin for word in _HEAD[:2])
-        and (_HEAD[2] in begin or b'"Slurm"' in begin or b'"slurm"' in begin)
-    )
+    has_jobs = b'"jobs"' in begin and (b'"job_id"' in begin or _NO_JOBS.search(begin))
+    return _SONAR_HEAD in begin or bool(has_jobs and any(word in begin for word in _SACCT))
 
 
 def parse(documents: Numbered, reading: Reading) -> Iterator[Event | Reject]:
     """Documents (a job of sacct with its steps, or a report of sonar with many jobs) to events."""
     tally, teller = reading.tally, Teller(reading)
+    lost: list[str] = []
     for number, text in documents:
         try:
-            events = _document(text, number, teller, tally.notes)
+            events = _document(text, number, teller, lost)
         except RejectError as reason:
             yield tally.reject(number, reason, text)
             continue
@@ -39,28 +41,40 @@ def parse(documents: Numbered, reading: Reading) -> Iterator[Event | Reject]:
         tally.ignored_count += not events
         yield from events
     teller.end()
+    if lost:  # the unit of accounting is the document: what it lost besides is said here
+        tally.notes.append(f"{len(lost)} jobs or steps could not be read; the first: {lost[0]}")
 
 
-def _document(text: bytes, number: int, teller: Teller, notes: list[str]) -> list[Event]:
-    try:
-        document = msgspec.json.decode(text)
-    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
-        raise RejectError(f"not JSON: {error}") from error
+def _document(text: bytes, number: int, teller: Teller, lost: list[str]) -> list[Event]:
+    document = _decoded(text)
     if not isinstance(document, dict):
         raise RejectError("a job is expected, as a JSON object")
-    if "job_id" in document:
-        return [e for record in sacct_records(document) for e in teller.tell(number, record)]
-    told, lost = [], []
-    for record in _sonar_records(document):
+    is_job = "job_id" in document
+    records = sacct_records(document) if is_job else _sonar_records(document)
+    told: list[Event] = []
+    faults: list[RejectError] = []
+    for record in records:
         try:
             told += teller.tell(number, record)
         except RejectError as reason:
-            lost.append(reason)
-    if lost and not told:
-        raise lost[0]
-    if lost:  # the unit of accounting is the document: what it lost besides is said here
-        notes.append(f"{len(lost)} jobs of document {number} could not be read: {lost[0]}")
+            faults.append(reason)
+            if is_job and not told:  # the job itself, without which its steps say nothing
+                break
+    if faults and not told:
+        raise faults[0]
+    lost += [f"document {number}, {fault}" for fault in faults]
     return told
+
+
+def _decoded(text: bytes) -> Any:
+    """The document; bytes that are no UTF-8, as users put them into names, become U+FFFD."""
+    try:
+        return msgspec.json.decode(text)
+    except (msgspec.MsgspecError, RecursionError) as error:
+        utf8 = text.decode("utf-8", "replace").encode()
+        if utf8 != text:
+            return _decoded(utf8)
+        raise RejectError(f"not JSON: {error}") from error
 
 
 def sacct_records(job: dict[str, Any]) -> Iterator[dict[str, str]]:

@@ -65,7 +65,8 @@ class Assembly:
         """Give up what is held: its record, and the lines that never became one."""
         if self.record is not None:
             yield Rows(self.lines[: self.spans], self.record)
-        yield from self._rejects(self.spans, len(self.lines))
+        if self.spans < len(self.lines):
+            yield from self._rejects(self.spans, len(self.lines))
         self._forget(len(self.lines))
 
     def _is_begin(self, text: str) -> bool:
@@ -79,11 +80,12 @@ class Assembly:
         """
         if not self.lines:
             return False
-        begins = self.layout.begins(self.texts[0])
-        if begins is None and self.layout.is_sure(self.record):
-            return True
+        if self.record is None:
+            is_done = self.layout.begins(self.texts[0]) is False
+        else:
+            is_done = not self.layout.has_head and self.layout.is_sure(self.record)
         is_full = len(self.lines) > _MOST_LINES or sum(map(len, self.texts)) > _MOST_CHARACTERS
-        return is_full or (self.record is None and begins is False)
+        return is_done or is_full
 
     def _go_on(self) -> None:
         """The line begins no record: is it a part of the one before it?"""
@@ -95,20 +97,29 @@ class Assembly:
     def _complete(self) -> Iterator[Rows]:
         """Find the record that the last lines make; what stands before them is torn."""
         layout, found = self.layout, 1
+        record = layout.record(self.texts[-1])
+        if layout.is_sure(record):  # as by far the most lines are
+            yield from self._found(len(self.lines) - 1, record)
+            return
         for begin in range(len(self.lines) - 1, -1, -1):
             found += layout.count(self.texts[begin]) - 1
             if found < layout.needed - layout.may_be_closed:
                 continue
             record = layout.record(self._text(begin))
             if layout.is_sure(record) or (record and begin == 0):
-                yield from self._rejects(0, begin)
-                self._forget(begin)
-                self.record, self.spans = record, len(self.lines)
+                yield from self._found(begin, record)
                 return
             if found > layout.needed:
                 self.record = self._parted(begin)
                 self.spans = len(self.lines) if self.record else 0
                 return
+
+    def _found(self, begin: int, record: dict[str, str] | None) -> Iterator[Rows]:
+        """The lines from `begin` on are this record: those before it are torn."""
+        if begin:
+            yield from self._rejects(0, begin)
+            self._forget(begin)
+        self.record, self.spans = record, len(self.lines)
 
     def _parted(self, last: int) -> dict[str, str] | None:
         """The record of all lines, as far as no later begin of one says otherwise.
@@ -117,18 +128,14 @@ class Assembly:
         """
         record = self.layout.parted(self._text())
         for begin in range(last, max(last - _MOST_BEGINS, 0), -1):
+            if record is None:
+                break
             later = self.layout.parted(self._text(begin))
-            if later is not None:
-                record = self.layout.agreed(record, later) if record else None
+            record = self.layout.agreed(record, later) if later else record
         return record
 
     def _rejects(self, begin: int, end: int) -> Iterator[Rows]:
-        if begin == end:
-            return
-        found, needed = self.layout.count(self._text(begin, end)), self.layout.needed
-        reason = f"{found} columns between '{self.layout.delimiter}', {needed} are expected: " + (
-            "the record is torn" if found < needed else "delimiters in free text, read in no way"
-        )
+        reason = self.layout.fault(self._text(begin, end))
         for line in self.lines[begin:end]:
             yield Rows([line], None, reason)
 

@@ -82,7 +82,10 @@ def _without_layout(number: int, line: bytes) -> Rows:
 
 def _sonar(number: int, line: bytes, text: str) -> Rows:
     """A line of sonar's older form: `v=0.1.0,JobID=…,"AllocTRES=cpu=6,node=1",JobName=…`."""
-    row: Sequence[str] = next(csv.reader([text]), [])
+    try:
+        row: Sequence[str] = next(csv.reader([text]), [])
+    except csv.Error as error:
+        return Rows([(number, line)], None, f"no row of sonar: {error}")
     pairs = (word.partition("=") for word in row)
     record = {COLUMNS.get(name.lower(), name): value for name, _, value in pairs}
     return Rows([(number, line)], record, is_ignored="JobID" not in record)

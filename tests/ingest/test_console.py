@@ -20,7 +20,9 @@ from tests import oracle
 from tests.ingest.console_logs import at, clock, megatron, read, told
 from tests.ingest.helpers import as_lines
 
-UTC_TAKEN = "no zone declared: its times are taken as UTC; declare `zone:` for it under `sources:`"
+UTC_TAKEN = (
+    "no zone declared, so its times are taken as UTC: declare `zone:` for it under `sources:`"
+)
 
 
 def first_step(*lines, **how):
@@ -88,6 +90,23 @@ def test_local_times():
         (1, "ambiguous, the first"), (3, "ambiguous, the first"),
     ]  # fmt: skip
     assert tally.notes.count(UTC_TAKEN) == 0
+
+
+def test_a_year_that_a_clock_does_not_name_is_that_of_the_file_s_others():
+    """The file was last changed in 2026; a copy of an old log does not make it young."""
+    agent = "I0105 07:00:00.250000 123 api.py:1] starting"
+    lines = [agent, "[after megatron is initialized] datetime: 2021-01-05 07:01:00 ", STEP]
+    events, _, tally = read("\n".join(lines), zone="UTC")
+    assert (events[0]["event"], events[0]["at"]) == ("attempt_started", 1_609_830_000_250)
+    assert tally.notes == []
+    _, _, tally = read(f"{agent}\n{STEP}\n", zone="UTC")
+    assert "its times name no year: it is that of the file's last change" in tally.notes
+
+
+def test_no_note_holds_what_separates_notes():
+    _, _, tally = read(f"I0105 07:00:00.250000 123 x.py:1] x\n[{clock(1)}] {STEP}\n{TRACEBACK}\n")
+    assert tally.notes
+    assert not any("; " in note for note in tally.notes)
 
 
 def test_a_long_line_that_the_collector_cut_is_joined():

@@ -8,7 +8,7 @@ from collections import Counter
 
 import pyarrow as pa
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from pyarrow import parquet as pq
 
@@ -190,6 +190,14 @@ def test_rows_that_cannot_be():
     assert "not closed" in events.rejects[5].reason
 
 
+def test_a_quotation_mark_that_nothing_closes_costs_one_line():
+    events = own('a,"1772438400,,,', "b,1772438400,,,,,,,", "c,1772438400,,,,,,,")
+    assert [(e["line"], e["job_id"]) for e in events] == [(3, "b"), (4, "c")]
+    assert [(r.line, r.reason) for r in events.rejects] == [
+        (2, "a quotation mark is not closed: the row is torn")
+    ]
+
+
 def test_a_row_may_span_lines_and_hold_commas():
     events = own('a,1772438400,,,,8,"n,l\np","be""rt",', "b,1772438400,,,,8,x,y,")
     assert [(e["line"], e["team"], e["model"]) for e in events] == [
@@ -239,6 +247,7 @@ def test_parquet_is_read_as_its_csv_would_be(tmp_path):
 CELLS = st.text('ab,"\n ', max_size=6)
 
 
+@settings(deadline=None)
 @given(st.lists(CELLS, min_size=1, max_size=6), st.permutations(list(OWN.values())))
 def test_cells_hold_anything_in_columns_of_any_order(cells, columns):
     """Rows written by Python's csv come back whole, whatever is in their cells."""
@@ -256,6 +265,7 @@ def test_cells_hold_anything_in_columns_of_any_order(cells, columns):
     ]
 
 
+@settings(deadline=None)
 @given(st.binary(max_size=200))
 def test_any_bytes_are_accounted_for(data):
     read(HELIOS.encode() + b"\n" + data)

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from pipelines.ingest.files import RawFile
 from pipelines.ingest.identity import Identity
-from pipelines.ingest.recognise import KUBERNETES
+from pipelines.ingest.recognise import KUBERNETES, recognise
 from pipelines.ingest.records import Reading, Reject
 from pipelines.ingest.settings import FileSettings, SourceRule, Sources
 from pipelines.taxonomy import DEFAULT
@@ -379,6 +379,14 @@ def test_labels_join_and_name_the_dimensions():
 def test_what_cannot_be_read_says_why(text, reason):
     _, (reject,), _ = read(text)
     assert reject.reason == reason
+
+
+def test_messages_of_kubectl_before_the_objects_are_rejects():
+    text = "Warning: v1 ComponentStatus is deprecated\n" + json.dumps(thing("Job", meta("a")))
+    assert recognise([text.encode()])[0] == KUBERNETES
+    events, _, tally = read(text)
+    assert [said.event for _, _, said in events] == ["job_submitted"]
+    assert [reject.reason for reject in tally.refused] == ["text between JSON documents"]
 
 
 _ODD = st.recursive(

@@ -7,12 +7,31 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from pipelines.ingest.instants import instant
 from pipelines.ingest.localtime import placed, with_year
 from pipelines.ingest.records import RejectError
 
 OSLO = ZoneInfo("Europe/Oslo")
 local = dt.datetime.fromisoformat
 JANUARY = dt.datetime(2026, 1, 2, tzinfo=dt.UTC)
+
+
+ZONES = ["Europe/Oslo", "America/Santiago", "Asia/Beirut", "Australia/Lord_Howe", "Pacific/Apia"]
+
+
+@given(st.datetimes(dt.datetime(2010, 1, 1), dt.datetime(2030, 1, 1)), st.sampled_from(ZONES))  # noqa: DTZ001
+def test_an_instant_of_text_is_where_the_zone_places_it(time, zone):
+    """Days in which the clock stands still are summed up without asking the zone each time."""
+    time = time.replace(microsecond=0)
+    try:
+        expected = placed(time, ZoneInfo(zone)).at
+    except RejectError:
+        with pytest.raises(RejectError, match="does not exist"):
+            instant(time.isoformat(), ZoneInfo(zone))
+        return
+    found = instant(time.isoformat(), ZoneInfo(zone))
+    assert found is not None
+    assert found.at == expected
 
 
 @given(st.datetimes(dt.datetime(1990, 1, 1), dt.datetime(2035, 1, 1)))  # noqa: DTZ001

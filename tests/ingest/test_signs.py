@@ -28,12 +28,44 @@ def ends(*lines):
         (" DUE TO TIME LIMIT", "timed_out", "timeout"),
         (" DUE TO PREEMPTION", "preempted", "preemption"),
         (" DUE TO NODE FAILURE, SEE SLURMCTLD LOG FOR DETAILS", "failed", "node_lost"),
-        ("", "cancelled", "cancelled"),
+        (" DUE TO JOB REQUEUE", "unknown", "unknown"),
     ],
 )
 def test_what_slurm_says_of_the_job_s_end(why, outcome, cause):
     line = f"slurmstepd: error: *** JOB 77 ON n1 CANCELLED AT 2026-03-01T00:00:50{why} ***"
     assert ends(line) == [(50, "interruption", None, cause), (50, "attempt_ended", outcome, cause)]
+
+
+JOB_CANCELLED = "slurmstepd: error: *** JOB 77 ON n1 CANCELLED AT 2026-03-01T00:00:50{} ***"
+
+
+def test_a_job_that_somebody_cancels_has_an_end_and_no_failure():
+    step = "slurmstepd: error: *** STEP 77.0 ON n1 CANCELLED AT 2026-03-01T00:00:50 ***"
+    exit_ = f"[exiting program after receiving SIGTERM.] datetime: {clock(52)} "
+    job = JOB_CANCELLED.format("")
+    cancelled = (50, "attempt_ended", "cancelled", "cancelled")
+    assert ends(job) == ends(step, job) == ends(job, step) == [cancelled]
+    assert ends(job, exit_) == [cancelled, (52, "attempt_ended", None, None)]
+    assert ends(f"[{clock(9)}] {OOM}", job) == [
+        (9, "interruption", None, "out_of_memory"),
+        (50, "attempt_ended", "cancelled", "out_of_memory"),
+    ]
+
+
+def test_a_time_of_grace_is_one_interruption():
+    """Told to stop, the trainer goes on for a while, and then says so or does not."""
+    notice = JOB_CANCELLED.format(" DUE TO PREEMPTION")
+    grace = [megatron(n, 1000, second=n + 48) for n in (3, 4, 5)]
+    exit_ = f"[exiting program after receiving SIGTERM.] datetime: {clock(60)} "
+    told_of = [
+        (50, "interruption", None, "preemption"),
+        (50, "attempt_ended", "preempted", "preemption"),
+    ]
+    last = ("preempted", "preemption")
+    assert ends(notice, *grace, exit_) == [
+        *told_of, (60, "attempt_ended", None, None), (60, "attempt_ended", *last),
+    ]  # fmt: skip
+    assert ends(notice, *grace) == [*told_of, (53, "attempt_ended", *last)]
 
 
 def test_a_cancelled_step_is_an_interruption_but_no_end():
@@ -50,6 +82,9 @@ def test_a_cancelled_step_is_an_interruption_but_no_end():
         ("RuntimeError: CUDA error: uncorrectable ECC error encountered", "hardware"),
         ("RuntimeError: CUDA error: an illegal memory access was encountered", "unknown"),
         ("OSError: [Errno 28] No space left on device", "storage"),
+        ("OSError: [Errno 5] Input/output error: '/lustre/data/corpus.bin'", "storage"),
+        ("OSError: [Errno 116] Stale file handle", "storage"),
+        ("OSError: [Errno 121] Remote I/O error", "storage"),
         ("FileNotFoundError: [Errno 2] No such file or directory: 'x'", "user_code"),
         ("torch.distributed.DistBackendError: NCCL error in: x.cpp:1, remote process exited", "network"),
         ("KeyboardInterrupt", "cancelled"),
@@ -72,6 +107,7 @@ def test_the_last_line_of_a_traceback_tells_the_cause(last, cause):
         ("srun: error: Node failure on r10i1n2", "node_lost"),
         ("x.cu:12 NCCL WARN Call to ibv failed: ncclRemoteError", "network"),
         ("Main process received SIGTERM, exiting", "unknown"),
+        ("slurmstepd: error: *** STEP 77.0 ON n1 UNCORRECTABLE MEMORY ERROR AT 2026-03-01T00:00:50 ***", "hardware"),
         ("everything is fine", None),
         ("2.0 out of 3 memory banks", None),
     ],
@@ -126,6 +162,18 @@ def test_a_restart_settles_the_failure_before_it():
     assert ends(f"[{clock(9)}] {OOM}", *again) == [(9, "interruption", None, "out_of_memory")]
 
 
+def test_a_start_that_failed_before_the_loop_is_settled_by_the_next():
+    """What ends the second launch is no consequence of the first one's failure."""
+    start = ["using world size: 16, data-parallel-size: 1", "[after megatron is initialized] datetime: {} "]  # fmt: skip
+    lines = [*start, *traceback("OSError: [Errno 5] Input/output error"), *start]
+    lines = [line.format(clock(10 + n)) for n, line in enumerate(lines)]
+    assert ends(*lines, JOB_CANCELLED.format(" DUE TO PREEMPTION")) == [
+        (11, "interruption", None, "storage"),
+        (50, "interruption", None, "preemption"),
+        (50, "attempt_ended", "preempted", "preemption"),
+    ]
+
+
 def test_a_torn_message_of_slurm(real_logs):
     path = real_logs / "log-quotes" / "slurm_interleaved_preemption_line.log"
     if not path.is_file():
@@ -151,11 +199,11 @@ def test_the_end_lines_of_real_jobs(real_logs):
     assert list(found.values()) == [
         [("interruption", None, "unknown")],
         [],
-        [("interruption", None, "cancelled"), ("attempt_ended", "cancelled", "cancelled")],
+        [("attempt_ended", "cancelled", "cancelled")],
         [("interruption", None, "unknown")],
         [("interruption", None, "timeout"), ("attempt_ended", "timed_out", "timeout")],
         [("interruption", None, "preemption"), ("attempt_ended", "preempted", "preemption")],
-        [("interruption", None, None), ("attempt_ended", None, None)],
+        [("attempt_ended", None, None), ("interruption", None, "unknown")],
         [("attempt_ended", "succeeded", None)],
         [("attempt_ended", "succeeded", None)],
         [("attempt_ended", "succeeded", None)],

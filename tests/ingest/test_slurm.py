@@ -2,10 +2,11 @@
 
 import json
 import re
+import time
 from collections import Counter
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pipelines import spot
@@ -16,7 +17,7 @@ from pipelines.ingest.recognise import SLURM_JSON, SLURM_TEXT, recognise
 from pipelines.ingest.records import Reading, Reject
 from pipelines.ingest.settings import FileSettings, SourceRule, Sources
 from pipelines.ingest.slurm import Teller, seconds_of
-from pipelines.ingest.slurm_columns import Layout, header
+from pipelines.ingest.slurm_columns import COLUMNS, Layout, header
 from pipelines.taxonomy import DEFAULT
 from tests.conftest import SHARED
 from tests.ingest.helpers import SOME_FILE, _said
@@ -264,6 +265,11 @@ def test_gpus_of_alloctres(tres, gpus):
     assert told(row(tres=tres))[1][2] == gpus
 
 
+@pytest.mark.parametrize("tres", ["gres/shard=3", "gres/mps=50", "gres/hpu=8", "gres/gpu=1K"])
+def test_what_is_no_plain_count_of_gpus_is_not_taken_for_none(tres):
+    assert "gpus" not in sacct(table(row(tres=f"cpu=8,{tres}")))[1]
+
+
 def test_gpus_of_clusters_that_account_for_nodes_only():
     head, one = HEADER + "|AllocNodes", row(tres="cpu=192,node=3") + "|3"
     mapping = {"gpus_per_node": "8", "model": "JobName", "priority": "Reason", "speed": "JobName"}
@@ -403,6 +409,45 @@ def test_torn_records_cost_only_themselves():
         assert all("columns" in r.reason for r in events.rejects)
 
 
+def test_a_row_of_other_shapes_names_the_column():
+    (reject,) = sacct(table(row("123+"))).rejects
+    assert reject.reason == "sacct prints no '123+' under JobID"
+    (reject,) = sacct(table(row(submit="02 Mar 08:00"))).rejects
+    assert reject.reason == "sacct prints no '02 Mar 08:00' under Submit (unset SLURM_TIME_FORMAT)"
+
+
+def test_a_file_of_steps_alone_says_so():
+    events = sacct(table(row("7.0"), row("7.batch")))
+    assert not events
+    assert events.tally.notes == [
+        "all 2 records are steps of jobs (123.0), which tell nothing alone: print the jobs too"
+    ]
+
+
+def test_a_mapping_that_is_no_number_is_named():
+    notes = sacct(table(row()), mapping={"gpus_per_node": "eight"}).tally.notes
+    assert notes == ["mapping: gpus_per_node 'eight' is no whole number"]
+
+
+def test_rows_of_another_number_of_columns_are_given_up_soon():
+    """AdminComment comes first: no line shows that it begins a record, all might be one."""
+    names = sorted(COLUMNS.values(), key=lambda name: name != "AdminComment")
+    said = dict.fromkeys(("Submit", "Eligible", "Start", "End"), "Unknown") | {"State": "FAILED"}
+    said |= {"JobID": "7", "JobIDRaw": "7"}
+    text = "|".join(said.get(name, "") for name in names)
+    begun = time.process_time()
+    events = sacct("\n".join(["|".join([*names[:50], "Odd", *names[50:]]), *[text] * 40]))
+    assert time.process_time() - begun < 3  # of the 16 s that forty tries of every begin take
+    assert len(events.rejects) == 40
+
+
+def test_an_odd_row_of_sonar_costs_only_itself():
+    good = 'v=0.1.0,JobID=7,State=FAILED,"AllocTRES=cpu=6,node=1",Submit=2026-03-02T08:00:00'
+    events = sacct(f"v=0.1.0,Job\rID=6\n{good}\n")
+    assert [e["job_id"] for e in events] == ["7"]
+    assert "no row of sonar" in events.rejects[0].reason
+
+
 def test_bytes_that_are_no_text_stay_where_they_are():
     events = sacct(table(row()).encode().replace(b"train", b"tr\xffin"))
     assert events[1]["attrs"]["job_name"] == "tr\ufffdin"
@@ -442,6 +487,7 @@ def facts(events):
 
 
 @given(printed())
+@settings(deadline=None)  # each layout compiles its own expressions
 def test_whatever_the_text_no_record_is_read_as_another(case):
     columns, delimiter, is_closed, records, torn = case
     close = delimiter if is_closed else ""
@@ -470,6 +516,7 @@ def test_whatever_the_text_no_record_is_read_as_another(case):
 
 
 @given(st.binary(max_size=300), st.booleans())
+@settings(deadline=None)
 def test_any_bytes_are_accounted_for(data, has_header):
     sacct((HEADER.encode() + b"\n" if has_header else b"") + data)
     sacct(b'{"jobs": [' + data, SLURM_JSON)
@@ -532,6 +579,29 @@ def test_json_arrays_steps_and_the_json_of_others():
     assert {e["job_id"] for e in events} == {"5_3"}
     assert (events[-1]["event"], events[-1]["cause"]) == ("interruption", "out_of_memory")
     assert "not squeue's" in events.rejects[0].reason
+
+
+def test_an_odd_step_and_odd_bytes_in_json_cost_no_job():
+    step = {"step": {"id": "7.a b"}, "time": {"end": 1772442000}, "state": ["COMPLETED"]}
+    text = sacct_json(job(steps=[step])).encode().replace(b'"train"', b'"tr\xe4in"')
+    events = sacct(text, SLURM_JSON)
+    assert [e["event"] for e in events][:2] == ["job_submitted", "attempt_started"]
+    assert events[1]["attrs"]["job_name"] == "tr\ufffdin"
+    (note,) = events.tally.notes
+    assert "1 jobs or steps could not be read; the first: document 1, '7.a b' is no" in note
+
+
+@pytest.mark.parametrize(
+    ("text", "form"),
+    [
+        (b"\xef\xbb\xbf" + table(row()).encode(), SLURM_TEXT),
+        (b"sacct: error: slurmdbd: Unknown error\n" + sacct_json(job()).encode(), SLURM_JSON),
+        (sacct_json().encode(), SLURM_JSON),
+    ],
+    ids=["a byte-order mark", "a message before the JSON", "a day without jobs"],
+)
+def test_sacct_is_recognised_behind(text, form):
+    assert recognise([text])[0] == form
 
 
 # --- real files -----------------------------------------------------------------------------------

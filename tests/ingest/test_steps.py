@@ -85,6 +85,64 @@ def test_a_single_step_tells_no_entry():
     assert marks(megatron(50, 1000, second=60)) == [(60, "step", 50)]
 
 
+LOADED = "  successfully loaded checkpoint from /c [ t 1/2, p 1/4 ] at iteration {}"
+SAVED = "  successfully saved checkpoint from iteration {:7d} to /c"
+
+
+def test_an_entry_that_no_step_follows_is_told_where_its_samples_are_known():
+    """One mark without samples, and the positions of the whole job would be its steps."""
+    entry = [WORLD, stage(INITIALISED, 40), LOADED.format(2), stage(BEFORE, 41)]
+    run = [megatron(n, 1000, second=n) for n in (1, 2)]
+    assert marks(*entry) == []
+    assert "alive" in {e["event"] for e in read("\n".join([*entry, ""]))[0] if e["line"] == 4}
+    other_batch = [line.replace("size:     8", "size:    16") for line in run]
+    assert marks(*other_batch, *entry)[-1] == (2, "step", 2)
+    assert told(*run, *entry)[-1] == (41, "train_begin", {"step": 2, "samples": 16})
+    found = told(*other_batch, SAVED.format(2), *entry)
+    assert found[-1] == (41, "train_begin", {"step": 2, "samples": 16})
+    again = [WORLD, stage(INITIALISED, 50), LOADED.format(2), stage(BEFORE, 51)]
+    assert told(*other_batch, SAVED.format(2), *entry, *again)[-1] == (51, *found[-1][1:])
+    scratch = [WORLD, stage(INITIALISED, 40), NO_CHECKPOINT, stage(BEFORE, 41)]
+    assert told(*scratch)[-1] == (41, "train_begin", {"step": 0, "samples": 0})
+
+
+def test_an_entry_that_is_told_late_opens_no_attempt():
+    """That no step follows is known at the file's end, behind the end of the attempt."""
+    lines = [WORLD, stage(INITIALISED, 40), NO_CHECKPOINT, stage(BEFORE, 41), f"[{clock(60)}] exiting",
+             f"[exiting program at iteration 1] datetime: {clock(60)} "]  # fmt: skip
+    kinds = [(s, k) for s, k, _ in told(*lines) if k in ("attempt_started", "train_begin")]
+    assert kinds == [(40, "attempt_started"), (41, "train_begin")]
+
+
+def test_samples_before_the_first_step_of_lines_that_say_no_batch():
+    """The second line shows how many a step has; the checkpoint's position is known."""
+    lines = [megatron(n, 1000, second=100 + n).replace(" global batch size:     8 |", "") for n in (50, 60)]  # fmt: skip
+    (entry,) = [f for _, k, f in told(LOADED.format(45), *lines) if k == "train_begin"]
+    assert entry == {"step": 45, "samples": 360}
+    assert marks(LOADED.format(45), lines[0]) == [(150, "step", 50)]
+
+
+def test_entries_and_steps_are_one_emitter_s():
+    """The first rank says that the loop is entered, the last one prints the steps.
+
+    After a start with fewer workers the last one is another.
+    """
+
+    def launch(second, last):
+        begin = [WORLD, NO_CHECKPOINT, stage(BEFORE, second)]
+        steps = [megatron(n, 1000, second=second + n) for n in (1, 2)]
+        return [*(f"0: {line}" for line in begin), *(f"{last}: {line}" for line in steps)]
+
+    rows = told(*launch(10, 7)[:3], *launch(20, 7), *launch(30, 3), attrs=True)
+    found = [(s, k, f["step"], f["rank"]) for s, k, f in rows if k in ("train_begin", "step")]
+    assert found == [
+        (10, "train_begin", 0, 7),
+        (20, "train_begin", 0, 7), (21, "step", 1, 7), (22, "step", 2, 7),
+        (30, "train_begin", 0, 7), (31, "step", 1, 7), (32, "step", 2, 7),
+    ]  # fmt: skip
+    assert [f["attrs"] for s, k, f in rows if k == "step" and s > 30] == [{"printed_by_rank": "3"}] * 2  # fmt: skip
+
+
 def test_lines_without_a_clock_are_placed_by_their_durations():
     lines = [
         stage(INITIALISED, 1),
@@ -140,6 +198,19 @@ def test_saves_that_hold_the_loop_and_one_in_the_background():
     ]
 
 
+def test_a_save_that_was_cut_off_is_not_closed_by_the_next_launch_s_of_the_same_step():
+    saving = f"[{clock(3)}] saving checkpoint at iteration       2 to /c in torch format"
+    saved = f"[{clock(40)}]   successfully saved checkpoint from iteration       2 to /c"
+    run = [megatron(n, 1000, second=n) for n in (1, 2)]
+    again = [WORLD, NO_CHECKPOINT, stage(BEFORE, 10), *(megatron(n, 1000, second=10 + n) for n in (1, 2))]  # fmt: skip
+    rows = told(*run, saving, *again, saving.replace(clock(3), clock(33)), saved)
+    assert [(s, k, f["span_id"]) for s, k, f in rows if f.get("phase") == "checkpoint_save"] == [
+        (3, "phase_begin", "2"),
+        (33, "phase_begin", "2, start 2"),
+        (40, "phase_end", "2, start 2"),
+    ]
+
+
 def test_a_save_without_a_clock_is_told_where_its_duration_is_or_where_it_never_ends():
     step = megatron(2, 1000, second=2)
     saving = "saving checkpoint at iteration       2 to /c in torch format"
@@ -160,6 +231,10 @@ def test_a_stated_duration_ends_at_the_line_s_clock_or_follows_the_last_one():
     dated = f"[{clock(60)}] time (ms) | save-checkpoint: 4500.00"
     undated = "    evaluate .......................................: (1785.77, 2000.00)"
     rows = told(megatron(1, 1000, second=50), dated, undated)
+    inferred = told(megatron(1, 1000, second=50), dated, undated, attrs=True)
+    assert [f["attrs"].get("inferred") for _, _, f in inferred if "phase" in f] == [
+        None, None, "true", "true",
+    ]  # fmt: skip
     assert [(s, k, f["phase"]) for s, k, f in rows if "phase" in f] == [
         (55.5, "phase_begin", "checkpoint_save"),
         (60, "phase_end", "checkpoint_save"),
@@ -173,12 +248,19 @@ def test_a_stated_duration_ends_at_the_line_s_clock_or_follows_the_last_one():
     [
         ("[after training is done] datetime: {} ", [("attempt_ended", {"outcome": "succeeded"})]),
         ("[exiting program after 690.015 minutes] datetime: {} ", [("attempt_ended", {"outcome": "succeeded"})]),
-        ("[exiting program after receiving SIGTERM.] datetime: {} ", [("interruption", {}), ("attempt_ended", {})]),
+        ("[exiting program after receiving SIGTERM.] datetime: {} ", [("attempt_ended", {}), ("interruption", {"cause": "unknown"})]),
     ],
 )  # fmt: skip
 def test_exits(line, rows):
     lines = [megatron(1, 1000, second=50), line.format(clock(60))]
     assert [(k, f) for s, k, f in told(*lines) if s == 60] == rows
+
+
+def test_recent_versions_print_microseconds():
+    lines = [WORLD, NO_CHECKPOINT, f"[{BEFORE}] datetime: {clock(50)}.689000 ",
+             megatron(1, 1000, second=55), f"[after training is done] datetime: {clock(60)}.250000 "]  # fmt: skip
+    times = {k: s for s, k, _ in told(*lines)}
+    assert (times["train_begin"], times["attempt_ended"]) == (50.689, 60.25)
 
 
 def test_a_trainer_that_ends_ends_with_its_last_line():

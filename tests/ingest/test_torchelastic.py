@@ -90,6 +90,20 @@ def test_a_failure_and_a_restart_in_place_have_their_true_ends():
     ]
 
 
+def test_a_launch_that_ended_unheard_in_its_rendezvous_is_no_part_of_the_next():
+    """The same process id, as of a script in a container that starts torchrun again."""
+    rows = told(*launched(0), *launched(300), *met(320, 16), zone="UTC")
+    assert rows == [
+        (0, "phase_begin", phase("launcher_init")),
+        (0, "attempt_started", {}),
+        (0, "phase_end", phase("launcher_init")),
+        (300, "interruption", {"cause": "unknown"}),
+        (300, "phase_begin", phase("launcher_init")),
+        (300, "attempt_started", {"gpus": 16}),
+        (320, "phase_end", phase("launcher_init")),
+    ]
+
+
 @pytest.mark.parametrize(
     ("after", "cause", "attrs"),
     [

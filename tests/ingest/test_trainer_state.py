@@ -22,7 +22,7 @@ def test_its_steps_name_no_time():
     assert (result.events, result.rejects, result.tally.ignored_count) == ([], [], 3)
     assert result.tally.notes == [
         (
-            "it reached step 20; the training took 19.7 s, but a trainer_state.json says of no step "
+            "it reached step 20 in 19.7 s of training, but a trainer_state.json says of no step "
             "when it was: give the job's console log with its progress bar"
         )
     ]

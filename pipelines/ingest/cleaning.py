@@ -13,9 +13,11 @@ import msgspec
 
 from pipelines.ingest.localtime import Placed, placed, with_year
 
-_LONGEST_CLOCK = 120  # characters, with what may stand before a clock
+LONGEST_CLOCK = 120  # characters, with what may stand before a clock
 _DOCKER_CHUNK = 16_000  # Docker cuts lines at 16 KiB
+_LONGEST_YEARLESS = len("12-31")
 _LAST_SECOND = 59
+_DAY_MS = 86_400_000
 _ASSUMED = ZoneInfo("UTC")
 
 _ANSI = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)|[@-Z\\-_])")
@@ -27,6 +29,8 @@ _RANK = re.compile(
     r" {0,4}(?:\[[A-Za-z_]+(?P<local>\d+)\]:|\[(?P<host>[A-Za-z][\w.-]*):(?P<of>\d+)\]:"
     r"|\[\d+,(?P<mpi>\d+)\]<std(?:out|err)>:|(?P<srun>\d{1,6}):(?= )) ?"
 )
+_BEGINS_RANK = re.compile(r" {0,4}(?:\[|\d{1,6}: )|[\w.-]+(?:/\d+|:) \[")
+"""What every rank's prefix begins with: cheaper to look for than each of the forms."""
 _REPLICA = re.compile(r"[\w.-]+/\d+ (?=\[)")
 _HOST = re.compile(r"([A-Za-z][\w.-]*\d): (?=\[)")  # of pdsh and its like
 _NAMES = ("Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec")
@@ -46,17 +50,21 @@ _CLOCK = re.compile(
 
 
 class Stamp(NamedTuple):
-    """A clock as a line writes it; `year` or `zone` is None where it names none.
+    """A clock as a line writes it: `2021-05-23`, or `05-23` where it names no year.
 
-    `zone` is what `datetime.strptime` reads with %z, `fraction` the digits after the second.
+    `zone` is what `datetime.strptime` reads with %z, None where it names none; `fraction` are the
+    digits after the second.
     """
 
-    year: int | None
-    month: int
-    day: int
+    date: str
     time: str
     fraction: str = ""
     zone: str | None = None
+
+    @property
+    def names_year(self) -> bool:
+        """Does it name a year?"""
+        return len(self.date) > _LONGEST_YEARLESS
 
 
 @dataclass(slots=True)
@@ -81,8 +89,8 @@ def plain(text: str) -> Plain:
     r"""Take off colours, the collector's, the launcher's and the clock's part of a line.
 
     >>> line = plain("[default7]: [2025-03-31 05:54:07] iteration 1")
-    >>> line.text, line.rank, line.stamp.day
-    ('iteration 1', 7, 31)
+    >>> line.text, line.rank, line.stamp.date
+    ('iteration 1', 7, '2025-03-31')
     >>> plain('{"log":"\\u001b[31m0: hello\\n","stream":"stdout"}').text
     'hello'
     """
@@ -94,10 +102,9 @@ def plain(text: str) -> Plain:
     elif text[:2] == "20" or text.startswith("[pod/"):
         _take_collector(line)
     line.raw = line.text
-    for _ in range(2):
+    _take_rank(line)
+    if _take_clock(line):
         _take_rank(line)
-        if line.stamp is not None or not _take_clock(line):
-            break
     return line
 
 
@@ -150,6 +157,8 @@ def _take_collector(line: Plain) -> None:
 
 def _take_rank(line: Plain) -> None:
     """`[default7]:`, `[rank3]:`, `[host:3]:`, `[1,3]<stdout>:` and `3: ` name a rank."""
+    if _BEGINS_RANK.match(line.text) is None:
+        return
     if found := _REPLICA.match(line.text):
         line.text = line.text[found.end() :]
     elif found := _HOST.match(line.text):
@@ -163,12 +172,14 @@ def _take_rank(line: Plain) -> None:
 
 
 def _take_clock(line: Plain) -> bool:
-    found = _CLOCK.match(line.text, 0, _LONGEST_CLOCK)
-    stamp = _stamp(found) if found else None
-    if found is None or stamp is None:
+    text = line.text
+    if text.find(":", 0, LONGEST_CLOCK) < 0:
         return False
-    line.stamp = stamp
-    line.text = line.text[found.end() :]
+    found = _CLOCK.match(text, 0, LONGEST_CLOCK)
+    if found is None:
+        return False
+    line.stamp = _stamp(found)
+    line.text = text[found.end() :]
     if found["syslog"] and (journal := _JOURNAL.match(line.text)):
         line.host, line.text = journal[1], line.text[journal.end() :]
     return True
@@ -178,44 +189,45 @@ def stamp_of(text: str) -> Stamp | None:
     """The clock that a text begins with.
 
     >>> stamp_of("2021-05-23T08:45:57")
-    Stamp(year=2021, month=5, day=23, time='08:45:57', fraction='', zone=None)
+    Stamp(date='2021-05-23', time='08:45:57', fraction='', zone=None)
     """
     found = _CLOCK.match(text)
     return _stamp(found) if found else None
 
 
-def _stamp(found: re.Match[str]) -> Stamp | None:
+def _stamp(found: re.Match[str]) -> Stamp:
     """Which of the usual forms it is."""
-    year: int | None
-    if date := found["date"]:
-        year, month, day = (int(part) for part in date.split("-"))
-        zone = (found["zone"] or "").strip() or None
-        return Stamp(year, month, day, found["time"], found["fraction"] or "", zone)
+    date, time, fraction, zone = found.group("date", "time", "fraction", "zone")
+    if date:
+        return Stamp(date, time, fraction or "", zone.strip() if zone else None)
     if date := found["us"]:
-        month, day, year = (int(part) for part in date.split("/"))
-        return Stamp(year, month, day, found["ustime"])
+        month, day, year = date.split("/")
+        return Stamp(f"{year}-{month}-{day}", found["ustime"])
     if date := found["glog"]:
-        year = int(date[:4]) if len(date) > 4 else None  # noqa: PLR2004 - else MMDD or MDD
-        month, day = int(date[:-2][-2:]), int(date[-2:])
-        return Stamp(year, month, day, found["glogtime"], found["glogfraction"])
-    name, day_text, time = (found["ctime"] or found["syslog"]).split()
-    year = int(found["year"]) if found["year"] else None
+        day = f"{date[:-2][-2:]:0>2}-{date[-2:]}"
+        is_whole = len(date) > len("1231")  # else MMDD or MDD
+        date = f"{date[:4]}-{day}" if is_whole else day
+        return Stamp(date, found["glogtime"], found["glogfraction"])
+    name, of_month, time = (found["ctime"] or found["syslog"]).split()
+    day = f"{_MONTHS.get(name, 0):02}-{of_month:0>2}"
     zone = "Z" if found["czone"] in ("UTC", "GMT") else None
-    return Stamp(year, _MONTHS.get(name, 0), int(day_text), time, "", zone)
+    return Stamp(f"{found['year']}-{day}" if found["year"] else day, time, "", zone)
 
 
 @dataclass(slots=True)
 class Clock:
     """Stamps to instants. `zone` is the declared one: without it, stamps without a zone are UTC.
 
-    `by` is the file's last change: with it a year is found for stamps that name none.
-    `is_assumed` and `is_yearless` tell that one or the other was needed.
+    `by` is the file's last change, `about` a time (epoch ms) that the file names somewhere: with
+    one of them a year is found for stamps that name none. `is_assumed` and `is_year_guessed` tell
+    that UTC, or the last change, was needed.
     """
 
     zone: ZoneInfo | None
     by: datetime
+    about: int | None = None
     is_assumed: bool = False
-    is_yearless: bool = False
+    is_year_guessed: bool = False
 
     def of(self, stamp: Stamp, near: int | None = None) -> Placed | None:
         """The instant; None where there is no such date or time.
@@ -223,25 +235,32 @@ class Clock:
         `near` is an instant that the file named before. Raises RejectError for a local time that
         the clock of the declared zone skipped.
         """
-        if stamp.year is None:
-            self.is_yearless = True
-        elif stamp.zone is None and self.zone is None:
+        date = stamp.date if stamp.names_year else self._date(stamp.date, near)
+        if stamp.zone is None and self.zone is None and stamp.names_year:
             self.is_assumed = True
-        local = self._date(stamp, near)
-        if local is None or (at := _at(local, stamp.time[:5], stamp.zone, self.zone)) is None:
+        if date is None or (at := _at(date, stamp.time[:5], stamp.zone, self.zone)) is None:
             return None
         second = int(stamp.time[6:])
         if second > _LAST_SECOND:
             return None
-        fraction = int(stamp.fraction[:3].ljust(3, "0"))
-        return Placed(at.at + second * 1000 + fraction, at.is_ambiguous)
+        ms = second * 1000 + (int(stamp.fraction[:3].ljust(3, "0")) if stamp.fraction else 0)
+        return Placed(at.at + ms, at.is_ambiguous)
 
-    def _date(self, stamp: Stamp, near: int | None) -> str | None:
-        if stamp.year is not None:
-            return f"{stamp.year:04}-{stamp.month:02}-{stamp.day:02}"
-        about = None if near is None else datetime.fromtimestamp(near / 1000, UTC)
-        day = with_year(stamp.month, stamp.day, near=about, by=self.by) if stamp.month else None
-        return None if day is None else f"{day:%Y-%m-%d}"
+    def _date(self, yearless: str, near: int | None) -> str | None:
+        near = self.about if near is None else near
+        self.is_year_guessed = self.is_year_guessed or near is None
+        return _with_year(yearless, None if near is None else near // _DAY_MS, self.by)
+
+
+@lru_cache(maxsize=256)
+def _with_year(yearless: str, near: int | None, by: datetime) -> str | None:
+    """A date whose year is the nearest to `near`, a day of the epoch; else it is found by `by`."""
+    month, day = (int(part) for part in yearless.split("-"))
+    if not month:
+        return None
+    about = None if near is None else datetime.fromtimestamp(near * _DAY_MS / 1000, UTC)
+    date = with_year(month, day, near=about, by=by)
+    return None if date is None else f"{date:%Y-%m-%d}"
 
 
 @lru_cache(maxsize=4096)

@@ -289,10 +289,15 @@ def parse(lines: Numbered, reading: Reading) -> Iterator[Event | Reject]:
             yield number, at, Said(event=told.event, attrs=attrs or None, **{**who, **told.fields})
 
 
+_KINDS = tuple(f"[{kind}] {{" for kind in (_BEGIN, _END, _INSTANT))
+
+
 class DLRover:
     """Listens to event lines that were written to the console."""
 
     source = SOURCE
+    words = frozenset(_KINDS)
+    is_amid = False
 
     def __init__(self, context: Context) -> None:
         self._context = context
@@ -317,9 +322,6 @@ class DLRover:
     def end(self) -> Sequence[Told]:
         """Nothing waits."""
         return []
-
-
-_KINDS = tuple(f"[{kind}] {{" for kind in (_BEGIN, _END, _INSTANT))
 
 
 def _is_event(text: str) -> bool:

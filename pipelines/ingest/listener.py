@@ -14,9 +14,10 @@ from pipelines.ingest.records import Reading
 class Line:
     """One line of a console log, or several that a terminal wrapped, cleaned for its listeners.
 
-    `text` has no colours, no overwritten part before a carriage return, no prefix of a collector,
-    rank or clock. `rank` and `host` are what a prefix said; `at` is the line's own time (epoch ms),
-    None where it names none; `raw` is the text before its clock was taken off.
+    `text` has no colours, no prefix of a collector, rank or clock; of a line that carriage returns
+    wrote over, each state is a Line. `rank` and `host` are what a prefix said; `at` is the line's
+    own time (epoch ms), None where it names none; `raw` is the text before rank and clock were
+    taken off.
     """
 
     number: int
@@ -29,8 +30,12 @@ class Line:
     """How many lines of the file it is; 0 where another state of the same line follows."""
     is_cut: bool = False
     """The file ends inside it."""
-    attrs: dict[str, str] = field(default_factory=dict)
+    attrs: dict[str, str] | None = None
     """What an event says of its time."""
+    words: frozenset[str] = frozenset()
+    """Which of the listeners' words it holds."""
+    read: dict[str, dict[str, Any]] | None = None
+    """What patterns of the profile have already read in it, by their name."""
 
 
 @dataclass(slots=True)
@@ -90,11 +95,24 @@ class Context:
 
 
 class Listener(Protocol):
-    """One who understands some lines of a console log; made anew for each file with its Context."""
+    """One who understands some lines of a console log; made anew for each file with its Context.
+
+    It is handed the lines that hold one of its `words`, and every line while it `is_amid`.
+    """
 
     @property
     def source(self) -> str:
         """Who speaks: a name of sources.py."""
+        ...
+
+    @property
+    def words(self) -> frozenset[str]:
+        """Literals: what it understands holds one of them."""
+        ...
+
+    @property
+    def is_amid(self) -> bool:
+        """Does it wait for the next line, whatever that is?"""
         ...
 
     def hear(self, line: Line) -> Sequence[Told] | None:

@@ -45,6 +45,8 @@ class Nvrx:
     """Listens to the cycle lines, which carry their own clock, in UTC."""
 
     source = SOURCE
+    words = frozenset({_MARK})
+    is_amid = False
 
     def __init__(self, context: Context) -> None:
         self._context = context

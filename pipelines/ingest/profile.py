@@ -6,13 +6,12 @@ import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from decimal import Decimal, InvalidOperation
-from functools import cache, lru_cache
+from functools import cache
 from pathlib import Path
 from typing import Any
 
-import re2
-
 from pipelines.ingest.cleaning import plain
+from pipelines.ingest.expressions import Error, compiled
 from pipelines.registry import Node, root_of
 from pipelines.taxonomy import DEFAULT, Cause, Outcome
 
@@ -60,7 +59,7 @@ _CLOCK_PARTS = 3  # hours, minutes, seconds
 
 @dataclass(frozen=True)
 class Pattern:
-    """One kind of line. `needs` is a literal that every such line holds: RE2 sees no others.
+    """One kind of line. `needs` is a literal that every such line holds: no other is looked at.
 
     `begins` is an expression for the first part of a line that a terminal may have wrapped: where
     it is found and `expression` is not, the lines that follow are tried as its rest. `unit` is that
@@ -81,11 +80,14 @@ class Pattern:
         """What every such line says, whatever its text."""
         return dict(self.constants)
 
+    @property
+    def first_word(self) -> str | None:
+        """The literal with which the first part of a wrapped line begins, if one may be wrapped."""
+        return None if self.begins is None else _word_of(self.begins)
+
     def may_begin(self, text: str) -> bool:
         """May this be the first part of a line that was wrapped?"""
-        if self.begins is None or _word_of(self.begins) not in text:
-            return False
-        return bool(compiled(self.begins)[0].search(text.encode(errors="replace")))
+        return self.begins is not None and compiled(self.begins).search(text) is not None
 
     def read(self, text: str) -> dict[str, Any] | None:
         r"""What a line says (see docs/sources/profiles.md); None: it is no such line.
@@ -93,15 +95,19 @@ class Pattern:
         A whole line ends with its `\n`, so that an expression can ask for it. Counts are whole
         numbers, `duration` and `since` are Decimals of milliseconds, all else is text.
         """
-        values = _read(self, text) if self.needs in text else None
-        return None if values is None else dict(values)
+        said = compiled(self.expression).search(text) if self.needs in text else None
+        return None if said is None else self.values(said)
 
     def values(self, said: dict[str, str]) -> dict[str, Any] | None:
         """Groups as what they mean; None where one means nothing."""
         unit = _MS.get(said.pop("unit", self.unit))
         values: dict[str, Any] = {}
+        if unit is None:
+            return None
         for name, text in said.items():
-            value = None if unit is None else _value(name, text, unit)
+            is_plain = name in _COUNTS and text.isdecimal() and text.isascii()
+            is_plain = is_plain and len(text) <= _USUAL_DIGITS
+            value = int(text) if is_plain else _value(name, text, unit)
             if value is None:
                 return None
             values["duration" if name == "longest" else name] = value
@@ -112,36 +118,14 @@ class Pattern:
 
 @cache
 def _word_of(expression: str) -> str:
-    """The literal that an expression begins with: cheaper to look for than the whole."""
+    """The literal that an expression begins with."""
     found = _LITERAL.match(expression)
     return found[0] if found else ""
-
-
-@lru_cache(maxsize=4)  # a line that may be wrapped is looked at twice
-def _read(pattern: Pattern, text: str) -> dict[str, Any] | None:
-    found = _groups_in(pattern.expression, text)
-    return None if found is None else pattern.values(dict(found))
-
-
-def _groups_in(expression: str, text: str) -> tuple[tuple[str, str], ...] | None:
-    """The named groups that an expression finds in a text; None: it finds nothing."""
-    engine, names = compiled(expression)
-    found = engine.search(text.encode(errors="replace"))
-    if found is None:
-        return None
-    groups = found.groups()
-    return tuple(
-        (name, groups[place].decode(errors="replace").strip())
-        for name, place in names
-        if groups[place] is not None
-    )
 
 
 def _value(name: str, text: str, unit: Decimal) -> Any:
     """A group as what it means; None where it means nothing."""
     if name in _COUNTS:
-        if text.isascii() and text.isdecimal() and len(text) <= _USUAL_DIGITS:
-            return int(text)
         number = _number(text)
         is_count = number is not None and number % 1 == 0 and 0 <= number < _LARGEST
         return int(number) if number is not None and is_count else None
@@ -155,6 +139,8 @@ def _value(name: str, text: str, unit: Decimal) -> Any:
 
 def _number(text: str) -> Decimal | None:
     """A number; commas between its digits part thousands."""
+    if len(text) <= _USUAL_DIGITS and text.replace(".", "", 1).isdecimal():
+        return Decimal(text)
     try:
         number = Decimal(text.replace(",", ""))
     except InvalidOperation:
@@ -180,15 +166,6 @@ class Profile:
     name: str
     mark: tuple[str, ...] = ()
     patterns: tuple[Pattern, ...] = field(default=())
-
-
-@lru_cache(maxsize=512)
-def compiled(expression: str) -> tuple[Any, tuple[tuple[str, int], ...]]:
-    """An expression for bytes, by an engine whose time is linear in the text (RE2); its groups."""
-    options = re2.Options()
-    options.log_errors = False  # they are raised
-    engine = re2.compile(expression.encode(), options=options)
-    return engine, tuple((n.decode(), place - 1) for n, place in engine.groupindex.items())
 
 
 @cache
@@ -265,11 +242,11 @@ def _begins(node: Node | None) -> str | None:
 
 def _named(node: Node) -> frozenset[str]:
     try:
-        names = compiled(node.text())[1]
-    except re2.error as error:
+        names = compiled(node.text()).names
+    except Error as error:
         reason = error.args[0].decode(errors="replace")
         node.fail(f"not an expression of RE2: {reason}; no look-around, no back references")
-    return frozenset(name for name, _ in names)
+    return frozenset(names)
 
 
 def _groups(node: Node, kind: str, constants: Mapping[str, Any]) -> frozenset[str]:
@@ -318,7 +295,7 @@ def _check_examples(pattern: Pattern, examples: Node) -> None:
         found = pattern.read(line)
         if found is None:
             node.fail(f"'{pattern.name}' does not fit its own example")
-        told = {name: _plain(value) for name, value in found.items()}
+        told = _shown(found)
         if told != wanted:
             node.fail(f"'{pattern.name}' gives {told}, the example says {wanted}")
         _check_cuts(pattern, node, line, found)
@@ -334,9 +311,14 @@ def _check_cuts(pattern: Pattern, node: Node, line: str, whole: dict[str, Any]) 
         if found is not None and found != whole:
             node.fail(
                 f"of the line cut off after '{line[max(end - 20, 0) : end]}' it reads "
-                f"{ {k: _plain(v) for k, v in found.items()} }: let the expression go on to a mark "
+                f"{_shown(found)}: let the expression go on to a mark "
                 "behind the last number, or to the line's end, \\n"
             )
+
+
+def _shown(values: Mapping[str, Any]) -> dict[str, Any]:
+    """What a line gave, as the example would say it."""
+    return {name: _plain(value) for name, value in sorted(values.items())}
 
 
 def _plain(value: Any) -> Any:

@@ -25,7 +25,7 @@ from pipelines.ingest import (
     trainer_state,
 )
 from pipelines.ingest.documents import Documents
-from pipelines.ingest.lines import Entries, Lines
+from pipelines.ingest.lines import BOM, Entries, Lines
 from pipelines.ingest.records import Format
 from pipelines.ingest.settings import Sources
 from pipelines.ingest.unpack import DamageError
@@ -58,7 +58,9 @@ def _is_mllog(line: bytes, _: Sources) -> bool:
 
 def _is_lifecycle(line: bytes, _: Sources) -> bool:
     has_job = b'"job_id"' in line
-    return bool((has_job and (b'"event"' in line or b'"ts"' in line)) or _KIND.search(line))
+    if b'"event"' in line:
+        return has_job or _KIND.search(line) is not None
+    return has_job and b'"ts"' in line
 
 
 def _is_goodput(line: bytes, _: Sources) -> bool:
@@ -161,13 +163,14 @@ def _format_of(
     begin = bytearray()
     while len(begin) < _BEGIN_BYTES and (chunk := next(chunks, None)) is not None:
         begin += chunk
+    begin = begin.removeprefix(BOM)
     for known in asked:
         if known.knows_begin and known.knows_begin(bytes(begin)):
             return known
     if _ARRAY.match(begin):
         return None
     weak: Format | None = None
-    strong = tuple(f for f in asked if not f.is_weak)
+    strong = tuple(f for f in asked if f.knows_line and not f.is_weak)
     unfinished = b""
     for chunk in chain([bytes(begin)], chunks, [b"\n"]):
         *lines, unfinished = (unfinished + chunk).split(b"\n")

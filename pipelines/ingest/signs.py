@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from typing import ClassVar
 
 from pipelines.ingest.listener import Context, Line, Told
+from pipelines.ingest.words import Words
 from pipelines.taxonomy import Cause, Outcome
 
 CASCADE_MS = 3_600_000
@@ -48,13 +49,20 @@ class Sign:
 
 _F = Outcome.FAILED
 _JOB_END = r"CANCELLED AT \d{4}-\d\d-\d\dT"
+# What slurmstepd says of an end is in slurm/src/slurmd/slurmstepd/req.c.
 SIGNS: tuple[Sign, ...] = (
     Sign(("DUE TO TIME LIMIT",), Outcome.TIMED_OUT, Cause.TIMEOUT),
     Sign(("DUE TO PREEMPTION",), Outcome.PREEMPTED, Cause.PREEMPTION),
     Sign(("DUE TO NODE FAILURE", "srun: error: Node failure on"), _F, Cause.NODE_LOST),
+    # By a user, an operator, the script itself or a lost node: the accounting knows, not this line.
+    Sign(("DUE TO JOB REQUEUE",), Outcome.UNKNOWN, Cause.UNKNOWN, is_root=False),
     # Of the driver's errors 13, 31, 43 and 45 may be the program's own (NVIDIA, "Xid Errors").
     Sign(("NVRM: Xid",), _F, Cause.UNKNOWN, expression=r"Xid \([^)]*\): (?:13|31|43|45)\b"),
-    Sign(("uncorrectable ECC", "NVRM: Xid", "GPU has fallen off the bus"), _F, Cause.HARDWARE),
+    Sign(
+        ("uncorrectable ECC", "NVRM: Xid", "GPU has fallen off the bus",
+         "UNCORRECTABLE MEMORY ERROR AT "),
+        _F, Cause.HARDWARE,
+    ),
     Sign(
         ("OutOfMemoryError", "out of memory", "Out of memory", "oom-kill", "out-of-memory handler",
          "can't allocate memory", "std::bad_alloc"),
@@ -62,6 +70,7 @@ SIGNS: tuple[Sign, ...] = (
     ),
     Sign(
         ("No space left on device", "Disk quota exceeded", "Stale file handle",
+         "Stale NFS file handle", "Input/output error", "Remote I/O error",
          "Transport endpoint is not connected"),
         _F, Cause.STORAGE,
     ),
@@ -78,18 +87,22 @@ SIGNS: tuple[Sign, ...] = (
     Sign(("Segmentation fault", "Fatal Python error", "(SIGSEGV)", "Bus error"), _F, Cause.UNKNOWN),
     Sign(
         (" CANCELLED AT ",), Outcome.CANCELLED, Cause.CANCELLED,
-        expression=r"JOB \d+ ON \S+ " + _JOB_END,
+        expression=r"JOB \d+ (?:ON \S+ )?" + _JOB_END,
     ),
     Sign((" CANCELLED AT ",), _F, Cause.UNKNOWN, is_root=False, expression=_JOB_END),
-    Sign(("received SIGTERM", "Received SIGTERM"), _F, Cause.UNKNOWN, is_root=False),
+    Sign(
+        ("received SIGTERM", "Received SIGTERM", "[exiting program after receiving SIG",
+         " FAILED (non-zero exit code or other failure mode)"),
+        _F, Cause.UNKNOWN, is_root=False,
+    ),
 )  # fmt: skip
 """All signs, from the telling to the general; the one list of them."""
 
 TELLING = next(n for n, sign in enumerate(SIGNS) if sign.cause == Cause.USER_CODE) + 2
 """How many of SIGNS, from the first, tell of the end of a run even where nothing else does."""
 
-_WORDS = tuple(dict.fromkeys(word for sign in SIGNS for word in sign.words))
-_OF_WORD = {w: tuple(n for n, s in enumerate(SIGNS) if w in s.words) for w in _WORDS}
+_WORDS = Words(word for sign in SIGNS for word in sign.words)
+_OF_WORD = {w: tuple(n for n, s in enumerate(SIGNS) if w in s.words) for w in _WORDS.words}
 
 
 def sign_in(text: str) -> tuple[int, str] | None:
@@ -99,13 +112,15 @@ def sign_in(text: str) -> tuple[int, str] | None:
     >>> str(SIGNS[index].cause), words
     ('out_of_memory', 'OutOfMemoryError')
     """
-    best: int | None = None
-    for word in _WORDS:
-        if word in text:
-            for number in _OF_WORD[word]:
-                if (best is None or number < best) and SIGNS[number].found_in(text):
-                    best = number
-    return None if best is None else (best, SIGNS[best].found_in(text) or "")
+    return sign_of(_WORDS.found_in(text), text)
+
+
+def sign_of(words: frozenset[str], text: str) -> tuple[int, str] | None:
+    """The same, where it is known which words the text holds; others' words do no harm."""
+    for number in sorted({n for word in words for n in _OF_WORD.get(word, ())}):
+        if found := SIGNS[number].found_in(text):
+            return number, found
+    return None
 
 
 # -- the exception that ends a traceback ---------------------------------------------------------
@@ -179,6 +194,22 @@ class _Failure:
         ):
             self.consequence = sign
 
+    @property
+    def cause(self) -> Cause:
+        """That of the first root; without one, that of the first consequence that tells."""
+        sign = self.root or self.consequence
+        return sign.cause if sign else Cause.UNKNOWN
+
+
+@dataclass(slots=True)
+class _End:
+    """The end of the job as the scheduler told it, and how far the trainer had come by then."""
+
+    at: int
+    entries: int
+    progress: int
+    told: Told
+
 
 @dataclass(slots=True)
 class Signs:
@@ -186,30 +217,45 @@ class Signs:
 
     context: Context
     source: ClassVar[str] = "console"
+    words: ClassVar[frozenset[str]] = frozenset(_WORDS.words)
     _failure: _Failure | None = None
-    _ended: tuple[int, int] | None = None  # when the job was ended, and the entries before
+    _ended: _End | None = None
     _open: dict[tuple[int | None, str | None], Line] = field(default_factory=dict)
+
+    @property
+    def is_amid(self) -> bool:
+        """A traceback goes on, or it is not settled whether the signs were those of a failure."""
+        return self._failure is not None or bool(self._open)
 
     def hear(self, line: Line) -> Sequence[Told] | None:
         """Gather signs; tell of a failure once the trainer starts again, or the job ends."""
         told = self._settled()
         heard = self._traceback(line)
-        if not heard and (found := sign_in(line.text)):
+        if not heard and (found := sign_of(line.words, line.text)):
             heard = True
             told += self._sign(line, SIGNS[found[0]])
         return told if heard or told else None
 
     def end(self) -> Sequence[Told]:
-        """Tracebacks that the file cuts off, and the last failure."""
+        """Tracebacks that the file cuts off, the last failure, an end after which training went on.
+
+        A job that may go on for a while after it is told to stop ends with its last line.
+        """
         for line in self._open.values():
             self._add(line, Sign((TRACEBACK,), _F, Cause.UNKNOWN), TRACEBACK)
         self._open.clear()
-        return [*self._settled(), *self._told()]
+        told, ended, last = [*self._settled(), *self._told()], self._ended, self.context.last_at
+        if ended is None or last is None or last <= ended.at:
+            return told
+        if self.context.entries != ended.entries or self.context.progress <= ended.progress:
+            return told
+        attrs = {**ended.told.attrs, "clock": "last line"}
+        return [*told, Told("attempt_ended", last, ended.told.fields, attrs)]
 
     def _traceback(self, line: Line) -> bool:
         """Does this line belong to a traceback? Its last one says what happened."""
         of = (line.rank, line.host)
-        if TRACEBACK in line.text:
+        if TRACEBACK in line.words:
             self._open[of] = line
             return True
         begin = self._open.get(of)
@@ -226,30 +272,39 @@ class Signs:
     def _sign(self, line: Line, sign: Sign) -> list[Told]:
         """A sign by itself; what the scheduler says of the job's end ends the attempt."""
         at = _cancelled_at(line.text, self.context)
-        told = self._add(line, sign, line.text, at)
-        if (
-            at is None
-            or self._failure is None
-            or not ("JOB " in line.text or "DUE TO" in line.text)
-        ):
-            return told
-        cause = (self._failure.root or sign).cause
+        if at is None or not ("JOB " in line.text or "DUE TO" in line.text):
+            return self._add(line, sign, line.text, at)
+        if self._is_over(at):
+            return []
+        if sign.outcome is Outcome.CANCELLED:
+            self._forget_the_unexplained()
+            told = []
+        else:
+            told = self._add(line, sign, line.text, at)
+        cause = self._failure.root.cause if self._failure and self._failure.root else sign.cause
         told += self._told()
-        self._ended = at, self.context.entries
         attrs = {"sign": line.text.strip()[:_LONGEST_SIGN]}
-        fields = {"outcome": sign.outcome, "cause": cause}
-        return [*told, Told("attempt_ended", at, fields, attrs, line)]
+        end = Told("attempt_ended", at, {"outcome": sign.outcome, "cause": cause}, attrs, line)
+        self._ended = _End(at, self.context.entries, self.context.progress, end)
+        return [*told, end]
+
+    def _forget_the_unexplained(self) -> None:
+        """Somebody cancelled the job: its signals and cancelled steps were no failure."""
+        if self._failure and self._failure.cause in (Cause.UNKNOWN, Cause.CANCELLED):
+            self._failure = None
+
+    def _is_over(self, when: int | None) -> bool:
+        """Was the job's end told already? What it says while it is being killed is no failure."""
+        ended = self._ended
+        is_same = ended is not None and ended.entries == self.context.entries
+        return is_same and ended is not None and _is_near(when, ended.at)
 
     def _add(self, line: Line, sign: Sign, words: str, at: int | None = None) -> list[Told]:
         when = at if at is not None else line.at if line.at is not None else self.context.last_at
         told: list[Told] = []
         failure = self._failure
-        if (
-            self._ended
-            and self._ended[1] == self.context.entries
-            and _is_near(when, self._ended[0])
-        ):
-            return []  # what a job says that is being killed
+        if self._is_over(when):
+            return []
         if failure and not _is_near(when, failure.at):
             told, failure = self._told(), None
         if failure is None:
@@ -278,13 +333,11 @@ class Signs:
         if failure.at is None:
             self.context.note("signs of a failure before the first time are lost")
             return []
-        sign = failure.root or failure.consequence
-        cause = sign.cause if sign else Cause.UNKNOWN
         attrs = {
             "sign": failure.words.strip()[:_LONGEST_SIGN],
             "sign_count": str(failure.sign_count),
         }
-        return [Told("interruption", failure.at, {"cause": cause}, attrs, failure.line)]
+        return [Told("interruption", failure.at, {"cause": failure.cause}, attrs, failure.line)]
 
 
 def _is_near(one: int | None, other: int | None) -> bool:

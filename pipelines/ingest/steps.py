@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from decimal import Decimal
-from typing import Any, ClassVar
+from typing import Any, ClassVar, NamedTuple
 
+from pipelines.ingest.expressions import compiled
 from pipelines.ingest.listener import Context, Line, Told
 from pipelines.ingest.profile import Pattern, Profile
 
@@ -14,6 +15,7 @@ _Values = dict[str, Any]
 _Tell = Callable[[Any, Pattern, _Values, Line], list[Told]]
 _STARTS = frozenset({"start", "stage", "restored", "train_begin"})
 """Kinds that only a trainer which is starting writes."""
+_NO_PROGRESS = frozenset({"start", "fact", "clock"})
 
 
 @dataclass(slots=True)
@@ -28,10 +30,20 @@ class _Entry:
     is_told: bool = False
 
 
+class _Position(NamedTuple):
+    """What the last step line said: its step, the samples so far, the global batch size."""
+
+    step: int
+    samples: int
+    batch: int | None
+
+
 @dataclass(slots=True)
 class _Emitter:
     """What was heard from one rank: its last step, when that was, and a step that is held back."""
 
+    rank: int | None
+    host: str | None
     entry: _Entry | None = None
     step: int | None = None
     at: Decimal | None = None
@@ -47,27 +59,54 @@ class Steps:
     context: Context
     profile: Profile
     source: ClassVar[str] = "steps"
+    is_amid: ClassVar[bool] = False
+    words: frozenset[str] = field(init=False)
+    _wanted: dict[frozenset[str], tuple[Pattern, ...]] = field(default_factory=dict)
     _entry: _Entry = field(default_factory=_Entry)
     _emitters: dict[tuple[int | None, str | None], _Emitter] = field(default_factory=dict)
     _interval: int | None = None
     _total: int | None = None
     _is_starting: bool = False
+    _is_underway: bool = False  # something else than the start was heard of it
+    _launch: int = 1  # in this file
     _ended: Told | None = None
     _begun: dict[tuple[str, int | None], Told] = field(default_factory=dict)
+    _voice: _Emitter | None = None  # who speaks of the entries
+    _unvoiced: list[Told] = field(default_factory=list)
+    _last: _Position | None = None
+    _samples_at: dict[int, int] = field(default_factory=dict)  # of entries and saves, by step
+    _counts_samples: bool = field(init=False)
+
+    def __post_init__(self) -> None:
+        """What to listen for follows from the profile."""
+        self.words = frozenset(pattern.needs for pattern in self.profile.patterns)
+        steps = (p for p in self.profile.patterns if p.kind == "step")
+        self._counts_samples = any("samples" in compiled(p.expression).names for p in steps)
 
     def hear(self, line: Line) -> Sequence[Told] | None:
         """What the patterns that fit this line tell, in the profile's order."""
         text = line.text if line.is_cut else line.text + "\n"
         told: list[Told] | None = None
-        for pattern in self.profile.patterns:
-            if pattern.needs in text and (said := pattern.read(text)) is not None:
-                told = told or []
-                told += self._of(pattern, said, line)
+        for pattern in self._patterns_for(line.words):
+            known = line.read.pop(pattern.name, None) if line.read else None
+            said = known or pattern.read(text)
+            if said is not None:
+                of_this = self._of(pattern, said, line)
+                told = of_this if told is None else told + of_this
         return told
+
+    def _patterns_for(self, words: frozenset[str]) -> tuple[Pattern, ...]:
+        """Those whose literal is among the words, in the profile's order."""
+        known = self._wanted.get(words)
+        if known is None:
+            known = tuple(p for p in self.profile.patterns if p.needs in words)
+            self._wanted[words] = known
+        return known
 
     def end(self) -> Sequence[Told]:
         """Steps held back for a second one that never came, and an end after which lines came."""
-        told = self._unfulfilled()
+        told = [*self._unfulfilled(), *self._unvoiced]
+        self._unvoiced = []
         for emitter in self._emitters.values():
             told += self._without_second(emitter)
         if self._ended and (self.context.last_at or 0) > (self._ended.at or 0):
@@ -82,7 +121,8 @@ class Steps:
         elif line.at is not None:
             said["at"] = line.at
         if pattern.kind in _STARTS:
-            told += self._starting(said)
+            told += self._starting(pattern, said)
+        self._is_underway = self._is_underway or pattern.kind not in _NO_PROGRESS
         self._interval = said.get("interval", self._interval)
         return told + self._tells[pattern.kind](self, pattern, said, line)
 
@@ -92,14 +132,17 @@ class Steps:
 
     # -- starts ----------------------------------------------------------------------------------
 
-    def _starting(self, said: _Values) -> list[Told]:
-        """The first sign of a trainer that starts."""
-        if self._is_starting:
+    def _starting(self, pattern: Pattern, said: _Values) -> list[Told]:
+        """The first sign of a trainer that starts; a start that was under way has failed."""
+        is_again = pattern.kind == "start" and self._is_underway
+        if self._is_starting and not is_again:
             return []
         told = [*self._unfulfilled(), Told("attempt_started", said.get("at"))]
         self._is_starting = True
         self._ended = self._total = None
         self._entry = _Entry(is_started=True)
+        self._launch += self._is_underway
+        self._is_underway = False
         self.context.entries += 1
         return told
 
@@ -110,7 +153,28 @@ class Steps:
         if entry.is_told or entry.at is None or entry.step is None:
             return told
         entry.is_told = True
-        return [*told, Told("train_begin", entry.at, {"step": entry.step}, said_by=entry.said_by)]
+        samples = self._samples_of(entry.step)
+        if samples is None and self._counts_samples:
+            return [*told, Told("alive", entry.at, said_by=entry.said_by)]
+        fields = {"step": entry.step, "samples": samples}
+        begin = Told("train_begin", entry.at, fields, said_by=entry.said_by)
+        if self._voice is not None:
+            return [*told, _by(self._voice, begin)]
+        self._unvoiced.append(begin)
+        return told
+
+    def _samples_of(self, step: int) -> int | None:
+        """The samples after a step: said before, or its share where every step had as many.
+
+        Batches only grow: if the last line's samples are its steps times its batch, all were equal.
+        """
+        if step == 0:
+            return 0
+        if self._last is not None and step <= self._last.step:
+            each, rest = divmod(self._last.samples, self._last.step)
+            if not rest and each == self._last.batch:
+                return step * each
+        return self._samples_at.get(step)
 
     def _start(self, pattern: Pattern, said: _Values, line: Line) -> list[Told]:
         """A start with a time of its own is where the first stage begins."""
@@ -153,7 +217,7 @@ class Steps:
         if not self._is_of_loop(said):
             return []
         said["last_at"] = self.context.last_at
-        emitter = self._emitters.setdefault((line.rank, line.host), _Emitter())
+        emitter = self._emitters.get((line.rank, line.host)) or self._new_emitter(line)
         if "since" in said and "at" not in said:
             said["place"] = _on_bar(emitter, said)
         if said["step"] == 0:  # a bar that has just appeared
@@ -162,6 +226,21 @@ class Steps:
         if emitter.entry is not self._entry:
             return [*self._without_second(emitter), *self._first(emitter, said, line)]
         return self._next(emitter, said, line)
+
+    def _new_emitter(self, line: Line) -> _Emitter:
+        """One who was not heard before; or, after a start, the successor of the only one.
+
+        Megatron's last rank prints: of another number of workers that is another rank.
+        """
+        voice = self._voice
+        is_successor = voice is not None and len(self._emitters) == 1
+        if voice is None or not is_successor or voice.entry is self._entry:
+            emitter = _Emitter(line.rank, line.host)
+            self._voice = voice or emitter
+        else:
+            emitter = voice
+        self._emitters[line.rank, line.host] = emitter
+        return emitter
 
     def _is_of_loop(self, said: _Values) -> bool:
         """Is it no bar of an evaluation, which has another length? Steps count over epochs."""
@@ -188,6 +267,7 @@ class Steps:
         """A lower step than the last: the trainer went back to a checkpoint."""
         told = self._without_second(emitter)
         self._entry = _Entry()
+        self._launch += 1
         self.context.entries += 1
         return told + self._first(emitter, said, line)
 
@@ -203,7 +283,7 @@ class Steps:
         """The first step after an entry: how many it stands for says what came before it."""
         emitter.entry = self._entry
         count = self._count(said["step"])
-        if count is None:
+        if count is None or self._lacks_batch(said, count):
             emitter.held, emitter.step = (line, said), said["step"]
             return []
         return self._entered(emitter, said, line, count)
@@ -215,12 +295,19 @@ class Steps:
             return step - restored
         return None if self._interval is None else min(self._interval, step)
 
+    def _lacks_batch(self, said: _Values, count: int) -> bool:
+        """Does the line leave open how many samples came before it, which a second one can tell?"""
+        return "samples" in said and self._samples_before(said, said["step"] - count, count) is None
+
     def _release(self, emitter: _Emitter, said: _Values, line: Line) -> list[Told]:
         """The second line tells the interval, and so what the first one stands for."""
         held, emitter.held = emitter.held, None
         count = said["step"] - (emitter.step or 0)
         self.context.progress += 1
-        told = self._entered(emitter, held[1], held[0], min(count, held[1]["step"])) if held else []
+        told: list[Told] = []
+        if held is not None:
+            of_first = self._count(held[1]["step"]) or min(count, held[1]["step"])
+            told = self._entered(emitter, _with_batch(held[1], said, count), held[0], of_first)
         return [*told, self._step_told(emitter, line, said, count)]
 
     def _entered(self, emitter: _Emitter, said: _Values, line: Line, count: int) -> list[Told]:
@@ -239,10 +326,31 @@ class Steps:
         if at is None or entry.is_told:
             return [*told, step]
         entry.is_told = True
-        fields = {"step": before, "samples": _samples_before(said, before, count)}
+        samples = self._samples_before(said, before, count)
+        if samples is None and "samples" in said:
+            return [*told, step]  # without samples it would make those of the whole job worthless
         is_said = entry.at is not None and entry.step == before
         attrs = {} if is_said else {"inferred": "true"}
-        return [*told, Told("train_begin", at, fields, attrs, line), step]
+        if samples is not None:
+            self._samples_at[before] = samples
+        begin = Told("train_begin", at, {"step": before, "samples": samples}, attrs, line)
+        speaker = self._voice or emitter
+        begins = [_by(speaker, each) for each in (*self._unvoiced, begin)]
+        self._unvoiced = []
+        return [*told, *begins, step]
+
+    def _samples_before(self, said: _Values, before: int, count: int) -> int | None:
+        """The samples consumed before the first step, where they were said or its line says it."""
+        if "samples" not in said:
+            return None
+        if before == 0:
+            return 0
+        if (known := self._samples_at.get(before)) is not None:
+            return known
+        if "batch" not in said:
+            return None
+        samples: int = said["samples"] - said["batch"] * count
+        return samples if samples >= 0 else None
 
     def _step_told(self, emitter: _Emitter, line: Line, said: _Values, count: int | None) -> Told:
         """A step at its own time, or where the durations since the last known time lead."""
@@ -256,8 +364,14 @@ class Steps:
             emitter.at = Decimal(at)
         elif (at := said["last_at"]) is not None:
             attrs = {"clock": "line before"}
-        emitter.step = said["step"]
-        fields = {"step": said["step"], "samples": said.get("samples")}
+        step, samples = said["step"], said.get("samples")
+        emitter.step = step
+        if samples is not None:
+            self._last = _Position(step, samples, said.get("batch"))
+        self._counts_samples = samples is not None
+        fields = {"step": step, "samples": samples, "rank": emitter.rank, "host": emitter.host}
+        if emitter.rank != line.rank:
+            attrs["printed_by_rank"] = str(line.rank)
         return Told("step", at, fields, attrs, line)
 
     def _placed(self, emitter: _Emitter, said: _Values, count: int | None) -> Decimal | None:
@@ -278,13 +392,16 @@ class Steps:
     def _begin_or_end(self, pattern: Pattern, said: _Values, line: Line) -> list[Told]:
         """A checkpoint's phases carry its step as span, so that saves may overlap.
 
+        And their launch, from the second in the file on: a save that was cut off has no end.
+
         A begin without a clock waits for its end: where no time was named between them, the log
         does not say how long it was, and neither is told.
         """
         fields, at = _of(pattern, "phase", "blocking"), self._now(said)
         span = fields["phase"], said.get("step")
         if "step" in said:
-            again = f", start {self.context.entries}" if self.context.entries > 1 else ""
+            self._keep_samples(said["step"])
+            again = f", start {self._launch}" if self._launch > 1 else ""
             fields["span_id"] = f"{said['step']}{again}"
         attrs = {} if "at" in said else {"clock": "line before"}
         told = Told(pattern.kind, at, fields, attrs, line)
@@ -296,8 +413,17 @@ class Steps:
             return [told]
         return [] if waiting.at == at else [waiting, told]
 
+    def _keep_samples(self, step: int) -> None:
+        """The samples of a checkpoint, for the run that goes on from it."""
+        if self._last is not None and self._last.step == step:
+            self._samples_at[step] = self._last.samples
+
     def _phase(self, pattern: Pattern, said: _Values, _: Line) -> list[Told]:
-        """A phase of a stated duration. A line with a clock is its end; without, it comes next."""
+        """A phase of a stated duration. A line with a clock is its end.
+
+        Of one without a clock only the duration is known: it is put at the last time before, and
+        said to be inferred.
+        """
         length = round(said["duration"])
         at = said.get("at")
         begin = self.context.last_at if at is None else at - length
@@ -305,12 +431,15 @@ class Steps:
             return []
         self.context.last_at = max(begin + length, self.context.last_at or 0)
         fields = _of(pattern, "phase", "blocking")
-        attrs = {"duration": "stated"} | ({} if at is not None else {"clock": "line before"})
+        attrs = {"duration": "stated"}
+        if at is None:
+            attrs |= {"clock": "line before", "inferred": "true"}
         span = fields | {"span_id": f"stated {begin}"}
         edges = (("phase_begin", begin), ("phase_end", begin + length))
         return [Told(event, when, dict(span), dict(attrs)) for event, when in edges]
 
     def _durable(self, _: Pattern, said: _Values, __: Line) -> list[Told]:
+        self._keep_samples(said["step"])
         return [Told("checkpoint_durable", said.get("at"), {"step": said["step"]})]
 
     def _interruption(self, pattern: Pattern, said: _Values, line: Line) -> list[Told]:
@@ -365,13 +494,15 @@ def _of(pattern: Pattern, *names: str) -> dict[str, Any]:
     return {name: pattern.says[name] for name in names if name in pattern.says}
 
 
-def _samples_before(said: _Values, before: int, count: int) -> int | None:
-    """The samples consumed before the first step, where its line says enough."""
-    if "samples" not in said:
-        return None
-    if before == 0:
-        return 0
-    if "batch" not in said:
-        return None
-    samples: int = said["samples"] - said["batch"] * count
-    return samples if samples >= 0 else None
+def _by(speaker: _Emitter, told: Told) -> Told:
+    """The same, said by the one whose steps are read: of several only the lowest is believed."""
+    told.fields |= {"rank": speaker.rank, "host": speaker.host}
+    return told
+
+
+def _with_batch(first: _Values, second: _Values, count: int) -> _Values:
+    """The first line with the global batch size that a second one, `count` steps later, shows."""
+    if "batch" in first or "samples" not in first or "samples" not in second:
+        return first
+    batch, rest = divmod(second["samples"] - first["samples"], count)
+    return first if rest or batch < 0 else {**first, "batch": batch}

@@ -40,6 +40,11 @@ _BLOCK_TIME = "%Y-%m-%d_%H:%M:%S"
 # Each sentence holds one of these; few other lines do.
 _HINTS = ("orker", "elastic", " signal", "exitcode", "endezvous", "Done waiting", "Root Cause")
 
+_LAUNCHES = (
+    "starting workers for ", "Running torchelastic.distributed.launch",
+    "Starting elastic_operator with launch configs",
+)  # fmt: skip
+
 
 class _Moment(NamedTuple):
     """A line, when it was said (None: no time was known yet), and how that is known."""
@@ -60,6 +65,8 @@ class _Agent:
     span_id: str | None
     phase: str | None = None
     launched: _Moment | None = None
+    launch_words: frozenset[str] = frozenset()
+    heard: _Moment | None = None
     joining: _Moment | None = None
     result: dict[str, str] | None = None
     world: str | None = None
@@ -85,25 +92,23 @@ class TorchElastic:
     """
 
     source = SOURCE
+    words = frozenset(_HINTS)
 
     def __init__(self, context: Context) -> None:
         self._context = context
         self._agents: dict[_Key, _Agent] = {}
         self._last: dict[tuple[str | None, int | None], _Agent] = {}
-        self._is_amid = False  # a sentence of several lines
+        self.is_amid = False  # a sentence of several lines
 
     def hear(self, line: Line) -> Sequence[Told] | None:
         """What the line tells, perhaps nothing; None: no agent wrote it."""
-        text = line.text
-        for hint in _HINTS:
-            if hint in text:
-                break
-        else:
-            return self._continued(line) if self._is_amid else None
         for words, tell in self._sentences:
-            if words in text:
-                return tell(self, self._agent(line), line)
-        return self._continued(line) if self._is_amid else None
+            if words in line.text:
+                agent = self._agent(line)
+                told = tell(self, agent, line)
+                agent.heard = self._moment(line)
+                return told
+        return self._continued(line) if self.is_amid else None
 
     def end(self) -> Sequence[Told]:
         """Launches and joins that no rendezvous completed."""
@@ -156,15 +161,37 @@ class TorchElastic:
     # What the sentences tell.
 
     def _launching(self, agent: _Agent, line: Line) -> list[Told]:
-        """The agent was started; several sentences of one start are one launch."""
-        self._is_amid = True
+        """The agent was started; several sentences of one start are one launch.
+
+        The same sentence again is another launch. The one before ended unheard in its rendezvous,
+        nobody knows when: it was there when it was last heard.
+        """
+        self.is_amid = True
         self._name_run(line.text)
-        if agent.launched is not None:
+        words = next(words for words in _LAUNCHES if words in line.text)
+        if agent.launched is not None and words not in agent.launch_words:
+            agent.launch_words |= {words}
             return []
+        told = []
+        if agent.launched is not None:
+            attrs = {"launch": "started again before its rendezvous was complete"}
+            told = self._unheard(agent, attrs)
+            told.append(self._told(line, "interruption", attrs, cause=Cause.UNKNOWN))
         agent.launched, agent.joining, agent.phase = self._moment(line), None, None
+        agent.launch_words = frozenset({words})
         agent.world = agent.before = agent.agents = agent.root = agent.outcome = None
         agent.is_running = agent.has_failed = agent.is_leaving = False
-        return self._move(agent, line, LAUNCHER_INIT)
+        return told + self._move(agent, line, LAUNCHER_INIT)
+
+    def _unheard(self, agent: _Agent, attrs: dict[str, str]) -> list[Told]:
+        """The launch at hand, as far as it was heard."""
+        told = _release(agent)
+        if agent.phase is not None and agent.heard is not None:
+            line, at, _ = agent.heard
+            end = self._edge(agent, line, "phase_end", agent.phase, attrs)
+            end.at, end.said_by = at, line
+            told.append(end)
+        return told
 
     def _name_run(self, text: str) -> None:
         if (found := _RUN_ID.search(text)) and found[1] not in torchelastic_events.NO_RUN_ID:
@@ -183,13 +210,13 @@ class TorchElastic:
 
     def _met(self, agent: _Agent, _: Line) -> list[Told]:
         """The rendezvous is complete; its result follows, one value on each line."""
-        self._is_amid, agent.result = True, {}
+        self.is_amid, agent.result = True, {}
         return []
 
     def _starting(self, agent: _Agent, line: Line) -> list[Told]:
         """The workers are started: the rendezvous' result says how many there are."""
         result = agent.result or {}
-        self._is_amid, agent.result = False, None
+        self.is_amid, agent.result = False, None
         agent.before = agent.world or _before(result, agent.agents)
         agent.world = _world(result) or agent.world
         agent.is_running, agent.has_failed = True, False
@@ -264,7 +291,7 @@ class TorchElastic:
         return torchelastic_events.told_of(event, event.at if event.at is not None else line.at)
 
     def _root(self, agent: _Agent, _: Line) -> list[Told]:
-        self._is_amid, agent.root = True, {}
+        self.is_amid, agent.root = True, {}
         return []
 
     # Sentences of several lines.
@@ -294,7 +321,7 @@ class TorchElastic:
             agent.root = root
         is_last = found[1] in ("traceback", "msg") if found else bool(root) and _RULE.match(text)
         if is_last:
-            agent.root, self._is_amid = None, False
+            agent.root, self.is_amid = None, False
             return self._given_up(agent, line, root)
         return [] if found else None
 
@@ -340,9 +367,7 @@ class TorchElastic:
         (" closing signal SIG", _closing),
         ("death signal, shutting down workers", _signalled),
         ("Got termination signal: ", _signalled),
-        ("starting workers for ", _launching),
-        ("Running torchelastic.distributed.launch", _launching),
-        ("Starting elastic_operator with launch configs", _launching),
+        *zip(_LAUNCHES, [_launching] * len(_LAUNCHES), strict=True),
         ("Root Cause", _root),
     )
 

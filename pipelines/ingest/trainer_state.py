@@ -44,7 +44,7 @@ def parse(documents: Numbered, reading: Reading) -> Iterator[Event | Reject]:
         if isinstance(entry.train_runtime, int | float):
             runtime = entry.train_runtime
     reached = "no step" if highest is None else f"step {highest}"
-    took = "" if runtime is None else f"; the training took {runtime} s"
+    took = "" if runtime is None else f" in {runtime} s of training"
     reading.tally.notes.append(
         f"it reached {reached}{took}, but a trainer_state.json says of no step when it was: "
         "give the job's console log with its progress bar"

@@ -75,9 +75,9 @@ def lines_of(events: DataFrame, jobs: DataFrame, kinds: Sequence[str] = ALLOCATI
 def windows(lines: DataFrame) -> DataFrame:
     """The strongest role's allocations: one row per start, with what was said of it.
 
-    Columns: cluster, job_id, window (from 1), begin, end (null: open), next_begin, number, source,
-    gpus, outcome, cause, model, team, priority, is_numbered, is_submitted. The last two are of the
-    whole job.
+    Columns: cluster, job_id, window (from 1), begin, end (null: open), next_begin, waits_from (when
+    it was submitted, and the window before was over), number, source, gpus, outcome, cause, model,
+    team, priority, is_numbered, is_submitted. The last two are of the whole job.
     """
     strong = _believed_starts(lines.where("is_strong"))
     is_start, is_end = F.col("event") == "attempt_started", F.col("event") == "attempt_ended"
@@ -110,14 +110,35 @@ def windows(lines: DataFrame) -> DataFrame:
         )
     )
     of_job = Window.partitionBy(*JOB)
+    by_time = of_job.orderBy("window")
     submitted = strong.groupBy(*JOB).agg(
         F.max(F.col("event") == "job_submitted").alias("is_submitted")
     )
-    following = F.lead("begin").over(of_job.orderBy("window"))
+    free_from = F.lag("end").over(by_time) + TOLERANCE_MS + 1
+    is_first = F.col("window") == 1
+    waits = F.when(is_first, F.col("asked")).otherwise(F.greatest("asked", free_from))
+    is_waiting = F.col("asked").isNotNull() & (is_first | free_from.isNotNull())
     return (
-        told.withColumn("next_begin", following)
+        told.join(_asked(strong, starts), on=[*JOB, "window"], how="left")
+        .withColumn("next_begin", F.lead("begin").over(by_time))
+        .withColumn("waits_from", F.when(is_waiting, waits))
         .withColumn("is_numbered", F.min(F.col("number").isNotNull()).over(of_job))
         .join(submitted, on=JOB, how="inner")
+    )
+
+
+def _asked(strong: DataFrame, starts: DataFrame) -> DataFrame:
+    """The latest submission before each window's start, and after the start before it."""
+    submissions = strong.where("event = 'job_submitted'").select(
+        *JOB, "at", F.lit(0).alias("turn"), F.col("at").alias("asked")
+    )
+    course = Window.partitionBy(*JOB).orderBy("at", "turn").rowsBetween(*_SO_FAR)
+    before = F.sum("turn").over(course) - F.col("turn")
+    return (
+        merge([starts.select(*JOB, "at", "turn"), submissions])
+        .withColumn("window", before + 1)
+        .groupBy(*JOB, "window")
+        .agg(F.max("asked").alias("asked"))
     )
 
 
@@ -141,34 +162,55 @@ def fitted(lines: DataFrame, known: DataFrame) -> DataFrame:
     """The weaker roles' lines, each with the window (`w_…`) that it falls into, if any.
 
     A line falls into the last window that begins at most TOLERANCE_MS after it, unless that ended
-    more than TOLERANCE_MS before it.
+    more than TOLERANCE_MS before it. So does the last start after a window was asked for, where no
+    start falls into it otherwise: before hardware was granted nothing can have started, so its
+    clock is slow.
     """
-    weak = lines.where("NOT is_strong").withColumn("turn", F.lit(1)).withColumn("when", F.col("at"))
-    edges = known.select(*JOB, "window", F.lit(0).alias("turn"), "begin").select(
-        *JOB, "window", "turn", (F.col("begin") - TOLERANCE_MS).alias("when")
+    weak = lines.where("NOT is_strong")
+    is_start = F.col("event") == "attempt_started"
+    usual = F.col("begin") - TOLERANCE_MS
+    early = F.least(usual, F.coalesce("waits_from", usual))
+    starts = _described(_placed(weak.where(is_start), known, early), known)
+    others = _described(_placed(weak.where(~is_start), known, usual), known)
+    until = F.coalesce("w_end", F.lit(_OPEN)) + TOLERANCE_MS
+    in_window = Window.partitionBy(*JOB, "w_window")
+    is_early = F.col("at") < F.col("w_begin") - TOLERANCE_MS
+    is_the_one = (F.col("at") == F.max("at").over(in_window)) & F.min(is_early).over(in_window)
+    is_inside = F.col("w_window").isNotNull() & (F.col("at") <= until)
+    return union(
+        [
+            starts.withColumn("is_inside", is_inside & (~is_early | is_the_one)),
+            others.withColumn("is_inside", is_inside),
+        ]
     )
+
+
+def _placed(weak: DataFrame, known: DataFrame, opens: Column) -> DataFrame:
+    """Lines with the number `w_window` of the last window that `opens` at or before them."""
+    edges = known.select(*JOB, "window", F.lit(0).alias("turn"), opens.alias("when"))
+    timed = weak.withColumn("turn", F.lit(1)).withColumn("when", F.col("at"))
     is_edge = F.col("turn") == 0
     placed = filled_down(
-        merge([edges, weak]), "window", where=is_edge, key=JOB, order=["when", "turn"]
-    ).where(~is_edge)
-    named = known.select(*JOB, *(F.col(c).alias(f"w_{c}") for c in _OF_WINDOW))
-    joined = placed.withColumn("w_window", F.col("window")).join(
-        F.broadcast(named), on=[*JOB, "w_window"], how="left"
+        merge([edges, timed]), "window", where=is_edge, key=JOB, order=["when", "turn"]
     )
+    return placed.where(~is_edge).withColumnRenamed("window", "w_window")
+
+
+def _described(placed: DataFrame, known: DataFrame) -> DataFrame:
+    """Placed lines with what is known of their window, and of the windows of their job."""
+    named = known.select(*JOB, *(F.col(c).alias(f"w_{c}") for c in _OF_WINDOW))
     of_job = known.groupBy(*JOB).agg(
         F.max("is_submitted").alias("is_submitted"),
         F.min("begin").alias("first_begin"),
         F.max("begin").alias("last_begin"),
         F.first("source").alias("strongest"),
     )
-    joined = (
-        joined.join(F.broadcast(of_job), on=JOB, how="left")
+    return (
+        placed.join(F.broadcast(named), on=[*JOB, "w_window"], how="left")
+        .join(F.broadcast(of_job), on=JOB, how="left")
         .withColumn("w_source", F.coalesce("w_source", "strongest"))
         .withColumn("nearest", F.coalesce("w_begin", "first_begin"))
     )
-    until = F.coalesce("w_end", F.lit(_OPEN)) + TOLERANCE_MS
-    is_inside = F.col("w_window").isNotNull() & (F.col("at") <= until)
-    return joined.withColumn("is_inside", is_inside)
 
 
 def adopted(weak: DataFrame) -> DataFrame:

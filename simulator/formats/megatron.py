@@ -33,6 +33,7 @@ _TIMER_COLUMNS = 48
 _NAME_COLUMNS = 32
 _RULE = "-" * 105
 _MODEL_IS_BUILT = "after model, optimizer, and learning rate scheduler are built"
+_TRACKER = "latest_checkpointed_iteration.txt"
 _KERNELS = "compiling and loading fused kernels"
 
 
@@ -107,8 +108,12 @@ def _built(console: Console, start: Start) -> Iterator[Line]:
 
 
 def _restored(console: Console, start: Start) -> Iterator[Line]:
-    """The checkpoint: how long it took to load it, not when."""
+    """The checkpoint: how long it took to load it, not when; or that there is none."""
     if (span := start.spans.get(RESTORE)) is None:
+        model = start.end(_MODULE)
+        if model is not None and start.entered is not None and start.step == 0:
+            yield model, f"WARNING: could not find the metadata file {_folder(console)}/{_TRACKER}"
+            yield model, "    will not load any checkpoints and will start from random"
         return
     where = f"checkpoint from {_folder(console)}"
     yield span.begin, f" loading {where} at iteration {start.step}"

@@ -134,9 +134,9 @@ _COMPILE = Tellable(
 _PUBLISH = Tellable(
     Telling.UNSAID,
     None,
-    (TEARDOWN, FAILURE_DETECTION),
-    "after the last step all is teardown, or failure detection where it is stopped; a job of its "
-    "own says nothing but that it ran",
+    (TEARDOWN, FAILURE_DETECTION, RESTART_GAP),
+    "after the last step all is teardown, failure detection where it is stopped, or a gap where "
+    "the workers are started again; a job of its own says nothing but that it ran",
 )
 
 

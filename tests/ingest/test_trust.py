@@ -175,6 +175,38 @@ def test_a_start_outside_every_allocation_is_told_where_the_scheduler_knows_a_la
     ]
 
 
+def test_nothing_starts_before_its_hardware_was_granted(spark):
+    """A clock 90 s slow: the trainer's start lies between the submission and the allocation."""
+    found, disagreed = reconciled(
+        spark,
+        *SLURM[:3],
+        line("slurm", 901, "job_submitted"),
+        line("slurm", 1100, "attempt_started", gpus=8),
+        line("steps", 10, "attempt_started"),
+        line("steps", 1010, "attempt_started"),
+    )
+    told = seconds(found.where("source = 'steps'"))
+    assert [row[0] for row in told] == [100, 1100]
+    assert tuples(disagreed, "field", "difference_ms") == [
+        ("started_at", 90_000),
+        ("started_at", 90_000),
+    ]
+
+
+def test_a_start_before_one_that_fits_is_an_attempt_of_its_own(spark):
+    """The scheduler's record of the first attempt is gone: only the last submission is known."""
+    found, disagreed = reconciled(
+        spark,
+        line("slurm", 0, "job_submitted"),
+        line("slurm", 1000, "attempt_started", gpus=8),
+        line("steps", 30, "attempt_started"),
+        line("steps", 1020, "attempt_started"),
+    )
+    told = seconds(found.where("source = 'steps'"))
+    assert [row[0] for row in told] == [30, 1000]
+    assert tuples(disagreed, "field", "difference_ms") == [("allocation", 970_000)]
+
+
 def test_causes_that_differ_are_counted_the_interruptions_is_believed(spark):
     _, disagreed = reconciled(
         spark,

@@ -16,6 +16,14 @@ from tests.simulator.fleets import fleet, intervals, jobs
 JOINED = "truth/joined"
 STEP_MS = 1000  # of the coarsest clock
 TRAINING = {"repeated_training", "effective_training"}
+TOLD = {
+    "effective_training": 0.94, "repeated_training": 0.94, "failure_detection": 0.97,
+    "requeue_wait": 0.99, "launcher_init": 0.95, "first_step_warmup": 0.99,
+    "checkpoint_restore": 0.9,
+}  # fmt: skip
+"""The share of a component's time that is found as what it was."""
+TOLD_BY_RECENT = {"checkpoint_save": 0.99, "evaluation": 0.99}
+"""The same of what only later versions of the trainer time."""
 BORDER_MS = 60_000  # in one line, what nobody says moves the border between the two
 
 
@@ -59,11 +67,6 @@ def test_every_job_is_found(ledger, joined):
     assert held == ledger.keys()
 
 
-@pytest.mark.xfail(
-    strict=True,
-    reason="a save cut off is closed by that of the same step after a restart (its span_id), and "
-    "slurmstepd's DUE TO JOB REQUEUE is read as a cancellation",
-)
 @pytest.mark.parametrize("cluster", PLACES)
 def test_time_is_nowhere_but_where_it_may_be(joined, ledger, exact, cluster):
     """In its own component, unattributed, inferred, or found as the sources cannot but say."""
@@ -93,7 +96,6 @@ def test_what_is_told_exactly_is_there(joined, ledger, exact, cluster):
             for length, row, found in overlaid(rows, ledger[key]):
                 true[row[2]] += length
                 told[row[2]] += length * (found is not None and found[2] == row[2])
-    for component in ("effective_training", "requeue_wait", "launcher_init"):
-        assert told[component] > 0.85 * true[component]
-    if PLACES[cluster].is_recent:
-        assert told["checkpoint_save"] > 0.95 * true["checkpoint_save"]
+    at_least = TOLD | (TOLD_BY_RECENT if PLACES[cluster].is_recent else {})
+    shares = {component: told[component] / true[component] for component in at_least}
+    assert {c: s for c, s in shares.items() if s < at_least[c]} == {}

@@ -104,7 +104,7 @@ def headline(found: Ranking) -> str:
     caveat = f"; {silent:,} jobs never say how many GPUs they held: not in it" if silent else ""
     if untold:
         caveat += f"; of {gpu_hours(untold)} GPU-hours no source tells of training"
-    bound = "at least " if untold else ""
+    bound = "at least " if untold and ratio is not None else ""
     return (
         f"{span}: ETT {bound}{percent(ratio)} of"
         f" {gpu_hours(found.held_gpu_ms)} GPU-hours, {lost} lost{caveat}"

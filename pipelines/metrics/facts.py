@@ -299,17 +299,18 @@ def _completed(facts: DataFrame) -> DataFrame:
         zeroed.withColumn("is_censored", F.coalesce("is_censored", F.lit(True)))
         .withColumns({name: F.coalesce(name, F.lit(False)) for name in never})
         .withColumn(
-            "lost_tail_ms", F.when(F.col("has_attempt"), F.col("lost_tail_ms")).otherwise(F.lit(0))
+            "lost_tail_ms",
+            if_told(F.when(F.col("has_attempt"), F.col("lost_tail_ms")).otherwise(F.lit(0))),
         )
         .withColumn("tts_ms", F.col("first_progress") - F.col("wall_begin"))
         .withColumn("started_at", timestamp("wall_begin"))
         .withColumn("ended_at", timestamp("wall_end"))
-        .withColumn("ett_ratio", _if_told(ratio("effective_ms", "wall_ms")))
-        .withColumn("gpu_ett_ratio", _if_told(ratio("effective_gpu_ms", "held_gpu_ms")))
+        .withColumn("ett_ratio", if_told(ratio("effective_ms", "wall_ms")))
+        .withColumn("gpu_ett_ratio", if_told(ratio("effective_gpu_ms", "held_gpu_ms")))
     )
 
 
-def _if_told(share: Column) -> Column:
+def if_told(share: Column) -> Column:
     """No source that could tell of training: what was effective is unknown, not nothing."""
     return F.when(F.col("is_training_told"), share)
 

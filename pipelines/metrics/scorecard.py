@@ -6,7 +6,7 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
 from pipelines import tables
-from pipelines.metrics.facts import NAMES, measured, ratio, sums
+from pipelines.metrics.facts import NAMES, if_told, measured, ratio, sums
 
 
 def job_cards(facts: DataFrame, job_days: DataFrame) -> DataFrame:
@@ -27,16 +27,22 @@ def job_component_cards(intervals: DataFrame) -> DataFrame:
     return tables.SCORECARD_JOB_COMPONENT.select_from(summed)
 
 
-def attempt_cards(pieces: DataFrame, timeline_attempts: DataFrame, named: DataFrame) -> DataFrame:
-    """scorecard__attempt: whole attempts, on each day they touch; gaps are not theirs."""
+def attempt_cards(
+    pieces: DataFrame, timeline_attempts: DataFrame, named: DataFrame, told_by: DataFrame
+) -> DataFrame:
+    """scorecard__attempt: whole attempts, on each day they touch; gaps are not theirs.
+
+    `told_by` has (job, is_training_told): where it is not, the ratios are unknown.
+    """
     whole = (
         measured(pieces)
         .where("attempt IS NOT NULL")
         .groupBy("job", "attempt")
         .agg(*sums())
         .join(F.broadcast(named.select("job", *NAMES)), on="job", how="inner")
-        .withColumn("ett_ratio", ratio("effective_ms", "wall_ms"))
-        .withColumn("gpu_ett_ratio", ratio("effective_gpu_ms", "held_gpu_ms"))
+        .join(F.broadcast(told_by.select("job", "is_training_told")), on="job", how="left")
+        .withColumn("ett_ratio", if_told(ratio("effective_ms", "wall_ms")))
+        .withColumn("gpu_ett_ratio", if_told(ratio("effective_gpu_ms", "held_gpu_ms")))
     )
     days = timeline_attempts.select("ds", *NAMES, "attempt", "outcome")
     return tables.SCORECARD_ATTEMPT.select_from(
@@ -90,7 +96,10 @@ def scorecards(frames: dict[str, DataFrame]) -> dict[str, DataFrame]:
         tables.SCORECARD_JOB.name: job_cards(frames["job_facts"], frames["job_days"]),
         tables.SCORECARD_JOB_COMPONENT.name: job_component_cards(intervals),
         tables.SCORECARD_ATTEMPT.name: attempt_cards(
-            frames["pieces"], frames[tables.TIMELINE_ATTEMPT.name], frames["named"]
+            frames["pieces"],
+            frames[tables.TIMELINE_ATTEMPT.name],
+            frames["named"],
+            frames["told_by"],
         ),
         tables.SCORECARD_COMPONENT.name: component_cards(intervals),
         **{table.name: roll_up(frames["job_days"], table) for table in rolled},

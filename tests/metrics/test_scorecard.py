@@ -117,7 +117,7 @@ def test_attempts_are_summed_without_their_gaps(spark):
         key | {"ds": D2, "attempt": 0, "outcome": "failed"},
         key | {"ds": D2, "attempt": 1, "outcome": "succeeded"},
     ]
-    told = scorecard.attempt_cards(
+    given = (
         frame(
             spark,
             "job long, attempt long, begin long, end long, component string, stage string,"
@@ -127,6 +127,10 @@ def test_attempts_are_summed_without_their_gaps(spark):
         frame(spark, "ds date, cluster string, job_id string, attempt long, outcome string", days),
         frame(spark, "job long, cluster string, job_id string", [{"job": 1} | key]),
     )
+    told_by = frame(spark, "job long, is_training_told boolean", [{"job": 1}])
+    untold = scorecard.attempt_cards(*given, told_by.withColumn("is_training_told", F.lit(False)))
+    assert tuples(untold, "wall_ms", "ett_ratio") == [(5, None), (30, None), (30, None)]
+    told = scorecard.attempt_cards(*given, told_by.withColumn("is_training_told", F.lit(True)))
     columns = ("ds", "attempt", "outcome", "wall_ms", "held_gpu_ms", "unattributed_ms", "ett_ratio")
     assert tuples(told, *columns) == [
         (D1, 0, "failed", 30, 240, 20, 10 / 30),

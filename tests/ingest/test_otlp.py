@@ -239,7 +239,7 @@ def test_every_document_is_accounted_for(documents):
     assert result.tally.line_count == len(documents)
 
 
-def test_spans_and_a_compile_trace_are_accounted_as_one_job(engine, tmp_path):
+def test_spans_and_a_compile_trace_are_accounted_as_one_job(tmp_path):
     """The attempt of 100 s by its spans; of the first step, 20 s are the compile of rank 1."""
     from pipelines import spot
     from tests.ingest import test_torch_trace as trace

@@ -368,6 +368,7 @@ class _Job:
             return tally.reject(line.number, reason, line.raw.encode(errors="replace"))
         if self._first is None and self.context.last_at is not None:
             self._first = line.number, self.context.last_at
+            self.context.first_at = self.context.last_at
         self._is_heard = self._is_heard or is_heard
         if line.lines:
             tally.event_line_count += line.lines if self._is_heard else 0

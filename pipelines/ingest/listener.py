@@ -59,13 +59,15 @@ class Context:
     """What the listeners of one file share.
 
     `fields` are names that join the file to a job (`slurm_job_id`, `slurm_restart_count`,
-    `torchelastic_run_id`, …); `last_at` the last time that a line named; `gpus` the accelerators of
-    the attempt, where a line says them. `progress` counts the steps heard, `entries` how often a
-    trainer started or was set back to an earlier step.
+    `torchelastic_run_id`, …); `first_at` is the first time that a line before the one at hand
+    named, `last_at` the last one; `gpus` the accelerators of the attempt, where a line says
+    them. `progress` counts the steps heard, `entries` how often a trainer started or was set back
+    to an earlier step.
     """
 
     reading: Reading
     fields: dict[str, str] = field(default_factory=dict)
+    first_at: int | None = None
     last_at: int | None = None
     gpus: int | None = None
     progress: int = 0

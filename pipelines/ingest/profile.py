@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from decimal import Decimal, InvalidOperation
 from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
+from pipelines.errors import RegistryError, nearest
 from pipelines.ingest.cleaning import plain
 from pipelines.ingest.expressions import Error, compiled
 from pipelines.registry import Node, root_of
@@ -37,10 +38,29 @@ KINDS = {
 """What a pattern may tell."""
 
 _MS = {"ms": Decimal(1), "s": Decimal(1000), "min": Decimal(60_000), "h": Decimal(3_600_000)}
-_COUNTS = frozenset({"step", "samples", "batch", "interval", "gpus", "epoch", "total"})
+_COUNTS = frozenset({"step", "samples", "batch", "interval", "gpus", "epoch", "total", "rank"})
 _DURATIONS = frozenset({"duration", "longest"})
 _TEXTS = frozenset({"clock", "since", "unit"})
 _FIELD_KINDS = frozenset({"fact", "start"})
+_TAKES: Mapping[str, frozenset[str]] = {
+    kind: frozenset(words.split())
+    for kind, words in {
+        "step": "step samples batch duration unit epoch total since interval rank",
+        "start": "gpus interval total",
+        "stage": "rank",
+        "restored": "step samples batch",
+        "train_begin": "step samples batch",
+        "phase_begin": "step rank",
+        "phase_end": "step rank",
+        "phase": "duration longest unit rank",
+        "checkpoint_durable": "step rank",
+        "interruption": "rank",
+        "attempt_ended": "rank",
+        "fact": "gpus interval total",
+        "clock": "",
+    }.items()
+}
+"""The groups that mean something for each kind; beside them each takes a `clock`."""
 _NEEDED: Mapping[str, tuple[str, ...]] = {
     "step": ("step",), "restored": ("step",), "checkpoint_durable": ("step",),
     "phase": ("duration",), "clock": ("clock",),
@@ -179,7 +199,7 @@ def load_profile(path: Path) -> Profile:
 
     Raises RegistryError, which names the file, the pattern in it, and why it is refused.
     """
-    root = root_of(path)
+    root = _root(path)
     parts = dict(root.items(known=_PROFILE))
     _require(root, parts, _PROFILE)
     mark = tuple(node.text() for node in parts["mark"].entries())
@@ -191,6 +211,16 @@ def load_profile(path: Path) -> Profile:
     return Profile(parts["name"].text(), mark, patterns)
 
 
+def _root(path: Path) -> Node:
+    try:
+        return root_of(path)
+    except RegistryError as error:
+        if "unknown escape character" not in str(error):
+            raise
+        fix = "in double quotes YAML reads each \\ itself: use single quotes"
+        raise RegistryError(f"{error}: {fix}") from error
+
+
 def _require(node: Node, parts: Mapping[str, Node], names: Iterable[str]) -> None:
     missing = [name for name in names if name not in parts]
     if missing:
@@ -198,6 +228,7 @@ def _require(node: Node, parts: Mapping[str, Node], names: Iterable[str]) -> Non
 
 
 def _pattern(node: Node) -> Pattern:
+    node = _by_name(node)
     parts = dict(node.items(known=_PATTERN))
     _require(node, parts, ("name", "kind", "needs", "expression", "examples"))
     kind = _word(parts["kind"], KINDS)
@@ -219,9 +250,17 @@ def _pattern(node: Node) -> Pattern:
     return pattern
 
 
+def _by_name(node: Node) -> Node:
+    """The same, so that each message says the pattern's name, too."""
+    name = node.value.get("name") if isinstance(node.value, dict) else None
+    if not isinstance(name, str):
+        return node
+    return replace(node, keys=(*node.keys[:-1], f"{node.keys[-1]} ('{name}')"))
+
+
 def _word(node: Node, known: Mapping[str, Any]) -> str:
     if node.text() not in known:
-        node.fail(f"unknown '{node.text()}': known are {', '.join(known)}")
+        node.fail(f"unknown '{node.text()}': {nearest(node.text(), known)}")
     return node.text()
 
 
@@ -245,18 +284,30 @@ def _named(node: Node) -> frozenset[str]:
         names = compiled(node.text()).names
     except Error as error:
         reason = error.args[0].decode(errors="replace")
-        node.fail(f"not an expression of RE2: {reason}; no look-around, no back references")
+        node.fail(f"not an expression of RE2: {reason}{_unsupported(reason)}")
     return frozenset(names)
+
+
+def _unsupported(reason: str) -> str:
+    """What an expression for another engine would have to do without."""
+    if re.search(r"invalid perl operator: \(\?<?[=!]", reason):
+        return "; it has no look-around"
+    if re.search(r"invalid escape sequence: \\\d", reason):
+        return "; it has no back references"
+    return ""
 
 
 def _groups(node: Node, kind: str, constants: Mapping[str, Any]) -> frozenset[str]:
     """The groups of an expression, which must be those that its kind knows."""
     groups = _named(node)
-    known = _COUNTS | _DURATIONS | _TEXTS
-    unknown = groups - known
-    if unknown and kind not in _FIELD_KINDS:
-        words = ", ".join(sorted(known))
-        node.fail(f"the group '{min(unknown)}' means nothing here: known are {words}")
+    meaningless = groups - _TAKES[kind] - {"clock"}
+    if kind in _FIELD_KINDS:
+        meaningless &= _COUNTS | _DURATIONS | _TEXTS
+    if meaningless:
+        words = ", ".join(sorted({*_TAKES[kind], "clock"}))
+        own = ", and a field of your own" if kind in _FIELD_KINDS else ""
+        said = f"the group '{min(meaningless)}' means nothing for the kind '{kind}'"
+        node.fail(f"{said}, which takes {words}{own}")
     missing = [n for n in _NEEDED.get(kind, ()) if n not in groups and n not in constants]
     if missing:
         node.fail(f"the kind '{kind}' needs a group '{missing[0]}'")
@@ -291,14 +342,43 @@ def _check_examples(pattern: Pattern, examples: Node) -> None:
         wanted = {name: part.value for name, part in parts["gives"].items()}
         line = plain(parts["line"].text()).text + "\n"
         if pattern.needs not in line:
-            node.fail(f"the line does not hold '{pattern.needs}', which `needs` says of each")
+            node.fail(
+                f"the line does not hold '{pattern.needs}', which `needs` says of each; "
+                f"{_searched(line)}"
+            )
         found = pattern.read(line)
         if found is None:
-            node.fail(f"'{pattern.name}' does not fit its own example")
+            _fail_unread(pattern, node, line)
         told = _shown(found)
         if told != wanted:
-            node.fail(f"'{pattern.name}' gives {told}, the example says {wanted}")
+            is_other = "duration" in told and told["duration"] != wanted.get("duration")
+            unit = "; `gives` has durations in ms" if is_other else ""
+            node.fail(f"'{pattern.name}' gives {told}, the example says {wanted}{unit}")
         _check_cuts(pattern, node, line, found)
+
+
+def _fail_unread(pattern: Pattern, node: Node, line: str) -> NoReturn:
+    """Say what stands between a line and its pattern: the expression, or what a group holds."""
+    said = compiled(pattern.expression).search(line)
+    if said is None:
+        node.fail(f"'{pattern.name}' does not fit its own example; {_searched(line)}")
+    for name, text in said.items():
+        if name == "unit" and text not in _MS:
+            node.fail(f"the group 'unit' holds '{text}': {nearest(text, _MS)}")
+        if name != "unit" and _value(name, text, Decimal(1)) is None:
+            node.fail(f"the group '{name}' holds '{text}', which is no {_meaning(name)}")
+    node.fail(f"`adds: {pattern.adds}` makes the step of its own example negative")
+
+
+def _meaning(name: str) -> str:
+    if name in _COUNTS:
+        return "whole number"
+    return "time such as 2:12:45" if name == "since" else "number"
+
+
+def _searched(line: str) -> str:
+    """What expressions are searched in, for a message."""
+    return f"what is left of it without colours, prefix and clock is '{line.rstrip()}'"
 
 
 def _check_cuts(pattern: Pattern, node: Node, line: str, whole: dict[str, Any]) -> None:

@@ -3,19 +3,29 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from decimal import Decimal
 from typing import Any, ClassVar, NamedTuple
 
 from pipelines.ingest.expressions import compiled
 from pipelines.ingest.listener import Context, Line, Told
 from pipelines.ingest.profile import Pattern, Profile
+from pipelines.taxonomy import DEFAULT, Area
 
 _Values = dict[str, Any]
 _Tell = Callable[[Any, Pattern, _Values, Line], list[Told]]
 _STARTS = frozenset({"start", "stage", "restored", "train_begin"})
 """Kinds that only a trainer which is starting writes."""
+_OUTSIDE = _STARTS | {"attempt_ended"}
+"""Kinds of lines that no trainer writes inside its loop."""
 _NO_PROGRESS = frozenset({"start", "fact", "clock"})
+_START_UP = frozenset(
+    name
+    for name, component in DEFAULT.components.items()
+    if component.area in (Area.HARDWARE_SETUP, Area.LAUNCHER_INIT, Area.TRAINER_INIT)
+    or name == "checkpoint_restore"
+) - {"trainer_init.first_batch"}
+"""Phases that are over when the loop is entered; a loop may itself wait for its first batch."""
 
 
 @dataclass(slots=True)
@@ -24,6 +34,7 @@ class _Entry:
 
     at: int | None = None
     step: int | None = None
+    batch: int | None = None
     stage_at: int | None = None
     said_by: Line | None = None
     is_started: bool = False
@@ -68,6 +79,7 @@ class Steps:
     _total: int | None = None
     _is_starting: bool = False
     _is_underway: bool = False  # something else than the start was heard of it
+    _outside_at: int | None = None  # the last line that is no part of training: start-up, end
     _launch: int = 1  # in this file
     _ended: Told | None = None
     _begun: dict[tuple[str, int | None], Told] = field(default_factory=dict)
@@ -124,7 +136,15 @@ class Steps:
             told += self._starting(pattern, said)
         self._is_underway = self._is_underway or pattern.kind not in _NO_PROGRESS
         self._interval = said.get("interval", self._interval)
-        return told + self._tells[pattern.kind](self, pattern, said, line)
+        if pattern.kind in _OUTSIDE or pattern.says.get("phase") in _START_UP:
+            self._outside_at = _latest(self._outside_at, self._now(said))
+        if "rank" not in said:
+            return told + self._tells[pattern.kind](self, pattern, said, line)
+        line = replace(line, rank=said["rank"])
+        of_rank = self._tells[pattern.kind](self, pattern, said, line)
+        for each in of_rank:
+            each.said_by = each.said_by or line
+        return told + of_rank
 
     def _now(self, said: _Values) -> int | None:
         at: int | None = said.get("at", self.context.last_at)
@@ -168,13 +188,13 @@ class Steps:
 
         Batches only grow: if the last line's samples are its steps times its batch, all were equal.
         """
-        if step == 0:
-            return 0
+        if step == 0 or step in self._samples_at:
+            return self._samples_at.get(step, 0)
         if self._last is not None and step <= self._last.step:
             each, rest = divmod(self._last.samples, self._last.step)
             if not rest and each == self._last.batch:
                 return step * each
-        return self._samples_at.get(step)
+        return None
 
     def _start(self, pattern: Pattern, said: _Values, line: Line) -> list[Told]:
         """A start with a time of its own is where the first stage begins."""
@@ -202,12 +222,20 @@ class Steps:
 
     def _restored(self, pattern: Pattern, said: _Values, _: Line) -> list[Told]:
         self._entry.step = said.get("step", pattern.says.get("step"))
+        self._take_samples(said)
         return []
+
+    def _take_samples(self, said: _Values) -> None:
+        """The samples and the global batch size that are said of the position of the entry."""
+        self._entry.batch = said.get("batch", self._entry.batch)
+        if "samples" in said and self._entry.step is not None:
+            self._samples_at[self._entry.step] = said["samples"]
 
     def _train_begin(self, _: Pattern, said: _Values, line: Line) -> list[Told]:
         """The entry; told with the first step, which knows more of the position."""
         self._entry.at, self._entry.said_by = self._now(said), line
         self._entry.step = said.get("step", self._entry.step)
+        self._take_samples(said)
         return []
 
     # -- steps -----------------------------------------------------------------------------------
@@ -282,11 +310,22 @@ class Steps:
     def _first(self, emitter: _Emitter, said: _Values, line: Line) -> list[Told]:
         """The first step after an entry: how many it stands for says what came before it."""
         emitter.entry = self._entry
+        said["not_before"] = self._not_before(emitter)
+        if self._entry.batch is not None:
+            said.setdefault("batch", self._entry.batch)
         count = self._count(said["step"])
         if count is None or self._lacks_batch(said, count):
             emitter.held, emitter.step = (line, said), said["step"]
             return []
         return self._entered(emitter, said, line, count)
+
+    def _not_before(self, emitter: _Emitter) -> int | None:
+        """What came before the first step and is no part of its training: when it was over.
+
+        The file's first line, the last line of a start-up or an end, the step before a way back.
+        """
+        before = None if emitter.at is None else round(emitter.at)
+        return _latest(self.context.first_at, self._outside_at, before)
 
     def _count(self, step: int) -> int | None:
         """How many steps the first line stands for."""
@@ -315,10 +354,7 @@ class Steps:
         entry, before = self._entry, said["step"] - count
         emitter.at = None if entry.at is None else Decimal(entry.at)
         step = self._step_told(emitter, line, said, count)
-        at = entry.at
-        if at is None and step.at is not None and "duration" in said:
-            at = step.at - round(said["duration"] * count)
-        at = entry.stage_at if at is None else at
+        at = self._entry_at(said, step.at, count)
         told: list[Told] = []
         if before == 0 and not entry.is_started:
             told, entry.is_started = [Told("attempt_started", at, said_by=line)], True
@@ -338,6 +374,22 @@ class Steps:
         begins = [_by(speaker, each) for each in (*self._unvoiced, begin)]
         self._unvoiced = []
         return [*told, *begins, step]
+
+    def _entry_at(self, said: _Values, step_at: int | None, count: int) -> int | None:
+        """When the loop was entered: as it was said, or by the first step's duration.
+
+        That is the mean of steps of which others may be shorter: it leads to no time at which the
+        trainer was still starting.
+        """
+        if self._entry.at is not None:
+            return self._entry.at
+        at = self._entry.stage_at
+        if step_at is not None and "duration" in said:
+            at = step_at - round(said["duration"] * count)
+        if at is None:
+            return None
+        at = _latest(at, said["not_before"])
+        return at if at is None or step_at is None else min(at, step_at)
 
     def _samples_before(self, said: _Values, before: int, count: int) -> int | None:
         """The samples consumed before the first step, where they were said or its line says it."""
@@ -487,6 +539,11 @@ def _on_bar(emitter: _Emitter, said: _Values) -> Decimal | None:
         emitter.origin = Decimal(last) if emitter.at is None else max(Decimal(last), emitter.at)
     emitter.since = since
     return max(emitter.origin + Decimal(since), Decimal(last))
+
+
+def _latest(*times: int | None) -> int | None:
+    """The latest of those that are known."""
+    return max((at for at in times if at is not None), default=None)
 
 
 def _of(pattern: Pattern, *names: str) -> dict[str, Any]:

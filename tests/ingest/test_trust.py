@@ -20,9 +20,34 @@ def line(source, second, event, job="j", **said):
     return own | {"source": source, "event": event, "event_at": at, "ds": at.date()} | said
 
 
-def reconciled(spark, *lines):
-    events = frame(spark, EVENT, list(lines))
-    return walk._reconciled(events, lambda _, kept: kept)
+SCENARIOS = {}
+
+
+def of(*lines):
+    """The lines of a test's scenario: `told` hands it what became of them."""
+
+    def registered(test):
+        SCENARIOS[test.__name__] = lines
+        return test
+
+    return registered
+
+
+@pytest.fixture(scope="module")
+def whole(spark, module_keep):
+    """All scenarios reconciled at once, each a job of its own name: engines need long for each."""
+    lines = [said | {"job_id": name} for name, told in SCENARIOS.items() for said in told]
+    return walk._reconciled(frame(spark, EVENT, lines), module_keep)
+
+
+@pytest.fixture
+def told(whole, request):
+    """What is left of the lines of the test's scenario, and what was said otherwise."""
+    return of_job(whole, request.node.name)
+
+
+def of_job(whole, name):
+    return tuple(frame_.where(f"job_id = '{name}'") for frame_ in whole)
 
 
 def seconds(found, *columns):
@@ -42,16 +67,16 @@ SLURM = [
 ]
 
 
-def test_the_scheduler_is_believed_and_the_trainer_fills_in_what_it_leaves_unsaid(spark):
+@of(
+    *SLURM,
+    line("steps", 130, "attempt_started", attempt=7, rank=0, gpus=6, model="m"),
+    line("steps", 200, "step", attempt=7, step=1),
+    line("steps", 870, "attempt_ended", attempt=7, outcome="failed", cause="out_of_memory"),
+    line("steps", 1030, "attempt_started", attempt=8, rank=0),
+)
+def test_the_scheduler_is_believed_and_the_trainer_fills_in_what_it_leaves_unsaid(told):
     """The trainer starts at 130 on 6 GPUs and ends at 870, out of memory; then again at 1030."""
-    found, disagreed = reconciled(
-        spark,
-        *SLURM,
-        line("steps", 130, "attempt_started", attempt=7, rank=0, gpus=6, model="m"),
-        line("steps", 200, "step", attempt=7, step=1),
-        line("steps", 870, "attempt_ended", attempt=7, outcome="failed", cause="out_of_memory"),
-        line("steps", 1030, "attempt_started", attempt=8, rank=0),
-    )
+    found, disagreed = told
     assert seconds(found, "attempt", "rank", "gpus", "model", "outcome", "cause") == [
         (0, "job_submitted", "slurm", None, None, None, None, None, None),
         (100, "attempt_started", "slurm", None, None, 8, None, None, None),
@@ -69,21 +94,23 @@ def test_the_scheduler_is_believed_and_the_trainer_fills_in_what_it_leaves_unsai
     ]
 
 
-def test_an_attempt_that_the_scheduler_has_not_told_yet_stays(spark):
+@of(
+    *SLURM[:3],
+    line("steps", 1000, "attempt_started", gpus=8, attempt=1),
+)
+def test_an_attempt_that_the_scheduler_has_not_told_yet_stays(told):
     """The last scrape was at 950: what the trainer says from 1000 on has no window to fit into."""
-    found, _ = reconciled(
-        spark, *SLURM[:3], line("steps", 1000, "attempt_started", gpus=8, attempt=1)
-    )
+    found, _ = told
     assert seconds(found, "attempt")[-1] == (1000, "attempt_started", "steps", None)
 
 
-def test_numbers_stay_where_the_strongest_numbers_its_attempts(spark):
-    found, _ = reconciled(
-        spark,
-        line("lifecycle", 0, "attempt_started", attempt=4, gpus=8),
-        line("steps", 5, "attempt_started"),
-        line("steps", 9, "step", attempt=4, step=1),
-    )
+@of(
+    line("lifecycle", 0, "attempt_started", attempt=4, gpus=8),
+    line("steps", 5, "attempt_started"),
+    line("steps", 9, "step", attempt=4, step=1),
+)
+def test_numbers_stay_where_the_strongest_numbers_its_attempts(told):
+    found, _ = told
     assert seconds(found, "attempt") == [
         (0, "attempt_started", "lifecycle", 4),
         (0, "attempt_started", "steps", 4),
@@ -91,14 +118,14 @@ def test_numbers_stay_where_the_strongest_numbers_its_attempts(spark):
     ]
 
 
-def test_ends_in_whole_seconds_reach_to_the_last_line_of_that_second(spark):
-    found, _ = reconciled(
-        spark,
-        *SLURM[1:3],
-        line("slurm", 900, "job_finished"),
-        line("steps", 900.4, "step", step=9),
-        line("steps", 901, "step", step=10),
-    )
+@of(
+    *SLURM[1:3],
+    line("slurm", 900, "job_finished"),
+    line("steps", 900.4, "step", step=9),
+    line("steps", 901, "step", step=10),
+)
+def test_ends_in_whole_seconds_reach_to_the_last_line_of_that_second(told):
+    found, _ = told
     assert seconds(found) == [
         (100, "attempt_started", "slurm"),
         (900.4, "attempt_ended", "slurm"),
@@ -108,55 +135,57 @@ def test_ends_in_whole_seconds_reach_to_the_last_line_of_that_second(spark):
     ]
 
 
-@pytest.mark.parametrize(
-    ("weak", "kept"),
-    [
-        (line("steps", 0, "job_submitted"), []),  # the scheduler tells one
-        (line("steps", 870, "job_finished"), []),  # a later start belies it
-        (line("steps", 1500, "job_finished"), [(1500, "job_finished")]),  # nothing says otherwise
-        (line("steps", 1500, "attempt_ended"), [(1500, "attempt_ended")]),  # its window is open
-        (line("steps", 960, "attempt_started"), [(1000, "attempt_started")]),  # within a minute
-        (line("steps", 840, "attempt_ended"), [(900, "attempt_ended")]),
-    ],
+WEAK = [
+    (line("steps", 0, "job_submitted"), []),  # the scheduler tells one
+    (line("steps", 870, "job_finished"), []),  # a later start belies it
+    (line("steps", 1500, "job_finished"), [(1500, "job_finished")]),  # nothing says otherwise
+    (line("steps", 1500, "attempt_ended"), [(1500, "attempt_ended")]),  # its window is open
+    (line("steps", 960, "attempt_started"), [(1000, "attempt_started")]),  # within a minute
+    (line("steps", 840, "attempt_ended"), [(900, "attempt_ended")]),
+]
+SCENARIOS |= {f"weak_{number}": [*SLURM, weak] for number, (weak, _) in enumerate(WEAK)}
+
+
+@pytest.mark.parametrize("number", range(len(WEAK)))
+def test_what_becomes_of_a_weaker_line(whole, number):
+    found, _ = of_job(whole, f"weak_{number}")
+    kept = [row[:2] for row in seconds(found.where("source = 'steps'"))]
+    assert kept == WEAK[number][1]
+
+
+@of(
+    *SLURM,
+    line("torchelastic", 1010, "attempt_started"),
+    line("torchelastic", 1200, "attempt_ended", outcome="failed"),
+    line("torchelastic", 1210, "attempt_started"),
+    line("torchelastic", 1900, "attempt_ended", outcome="failed"),
 )
-def test_what_becomes_of_a_weaker_line(spark, weak, kept):
-    found, _ = reconciled(spark, *SLURM, weak)
-    assert [row[:2] for row in seconds(found.where("source = 'steps'"))] == kept
-
-
-def test_in_an_open_window_an_end_that_another_start_follows_is_a_restart(spark):
+def test_in_an_open_window_an_end_that_another_start_follows_is_a_restart(told):
     """The launcher gave up at 1200 and was started again at 1210; at 1900 it gave up for good."""
-    found, _ = reconciled(
-        spark,
-        *SLURM,
-        line("torchelastic", 1010, "attempt_started"),
-        line("torchelastic", 1200, "attempt_ended", outcome="failed"),
-        line("torchelastic", 1210, "attempt_started"),
-        line("torchelastic", 1900, "attempt_ended", outcome="failed"),
-    )
-    told = found.where("source = 'torchelastic' AND event = 'attempt_ended'")
-    assert seconds(told) == [(1900, "attempt_ended", "torchelastic")]
+    found, _ = told
+    ends = found.where("source = 'torchelastic' AND event = 'attempt_ended'")
+    assert seconds(ends) == [(1900, "attempt_ended", "torchelastic")]
 
 
-def test_of_unnumbered_starts_only_the_lowest_emitters_open_a_window(spark):
+@of(
+    line("kubernetes", 100, "attempt_started", gpus=8),
+    line("kubernetes", 130, "attempt_started", host="pytorchjob/j"),
+    line("steps", 160, "attempt_started"),
+)
+def test_of_unnumbered_starts_only_the_lowest_emitters_open_a_window(told):
     """The Workload is admitted at 100; the job that it stands for starts at 130."""
-    found, _ = reconciled(
-        spark,
-        line("kubernetes", 100, "attempt_started", gpus=8),
-        line("kubernetes", 130, "attempt_started", host="pytorchjob/j"),
-        line("steps", 160, "attempt_started"),
-    )
+    found, _ = told
     assert seconds(found.where("source = 'steps'")) == [(100, "attempt_started", "steps")]
 
 
-def test_instants_that_contradict_are_counted(spark):
+@of(
+    *SLURM[:3],
+    line("steps", 70, "attempt_started"),
+    line("steps", 905, "attempt_ended", outcome="succeeded"),
+)
+def test_instants_that_contradict_are_counted(told):
     """A trainer that starts before it was granted its hardware, and ends after that was taken."""
-    _, disagreed = reconciled(
-        spark,
-        *SLURM[:3],
-        line("steps", 70, "attempt_started"),
-        line("steps", 905, "attempt_ended", outcome="succeeded"),
-    )
+    _, disagreed = told
     assert tuples(disagreed, "field", "difference_ms", "other") == [
         ("ended_at", 5000, "2026-11-01 00:15:05"),
         ("outcome", None, "succeeded"),
@@ -164,66 +193,74 @@ def test_instants_that_contradict_are_counted(spark):
     ]
 
 
-def test_a_start_outside_every_allocation_is_told_where_the_scheduler_knows_a_later_one(spark):
+@of(
+    *SLURM,
+    line("steps", -3500, "attempt_started"),
+    line("steps", 1500, "step", step=1),
+)
+def test_a_start_outside_every_allocation_is_told_where_the_scheduler_knows_a_later_one(told):
     """A clock an hour off: the trainer's start lies before the first allocation."""
-    found, disagreed = reconciled(
-        spark, *SLURM, line("steps", -3500, "attempt_started"), line("steps", 1500, "step", step=1)
-    )
+    found, disagreed = told
     assert seconds(found)[0] == (-3500, "attempt_started", "steps")
     assert tuples(disagreed, "field", "source", "difference_ms") == [
         ("allocation", "slurm", 3_600_000)
     ]
 
 
-def test_nothing_starts_before_its_hardware_was_granted(spark):
+@of(
+    *SLURM[:3],
+    line("slurm", 901, "job_submitted"),
+    line("slurm", 1100, "attempt_started", gpus=8),
+    line("steps", 10, "attempt_started"),
+    line("steps", 1010, "attempt_started"),
+)
+def test_nothing_starts_before_its_hardware_was_granted(told):
     """A clock 90 s slow: the trainer's start lies between the submission and the allocation."""
-    found, disagreed = reconciled(
-        spark,
-        *SLURM[:3],
-        line("slurm", 901, "job_submitted"),
-        line("slurm", 1100, "attempt_started", gpus=8),
-        line("steps", 10, "attempt_started"),
-        line("steps", 1010, "attempt_started"),
-    )
-    told = seconds(found.where("source = 'steps'"))
-    assert [row[0] for row in told] == [100, 1100]
+    found, disagreed = told
+    starts = seconds(found.where("source = 'steps'"))
+    assert [row[0] for row in starts] == [100, 1100]
     assert tuples(disagreed, "field", "difference_ms") == [
         ("started_at", 90_000),
         ("started_at", 90_000),
     ]
 
 
-def test_a_start_before_one_that_fits_is_an_attempt_of_its_own(spark):
+@of(
+    line("slurm", 0, "job_submitted"),
+    line("slurm", 1000, "attempt_started", gpus=8),
+    line("steps", 30, "attempt_started"),
+    line("steps", 1020, "attempt_started"),
+)
+def test_a_start_before_one_that_fits_is_an_attempt_of_its_own(told):
     """The scheduler's record of the first attempt is gone: only the last submission is known."""
-    found, disagreed = reconciled(
-        spark,
-        line("slurm", 0, "job_submitted"),
-        line("slurm", 1000, "attempt_started", gpus=8),
-        line("steps", 30, "attempt_started"),
-        line("steps", 1020, "attempt_started"),
-    )
-    told = seconds(found.where("source = 'steps'"))
-    assert [row[0] for row in told] == [30, 1000]
+    found, disagreed = told
+    starts = seconds(found.where("source = 'steps'"))
+    assert [row[0] for row in starts] == [30, 1000]
     assert tuples(disagreed, "field", "difference_ms") == [("allocation", 970_000)]
 
 
-def test_causes_that_differ_are_counted_the_interruptions_is_believed(spark):
-    _, disagreed = reconciled(
-        spark,
-        SLURM[1],
-        line("slurm", 900, "attempt_ended", outcome="failed", cause="node_lost"),
-        line("console", 300, "interruption", cause="network"),  # a restart in place
-        line("console", 890, "interruption", cause="hardware"),
-    )
+@of(
+    SLURM[1],
+    line("slurm", 900, "attempt_ended", outcome="failed", cause="node_lost"),
+    line("console", 300, "interruption", cause="network"),  # a restart in place
+    line("console", 890, "interruption", cause="hardware"),
+)
+def test_causes_that_differ_are_counted_the_interruptions_is_believed(told):
+    _, disagreed = told
     assert tuples(disagreed, "field", "source", "believed", "other_source", "other") == [
         ("cause", "console", "hardware", "slurm", "node_lost")
     ]
 
 
-def test_jobs_of_one_role_are_left_as_they_are(spark):
-    lines = [line("steps", 5, "attempt_started", job="alone", attempt=3), *SLURM]
-    found, disagreed = reconciled(spark, *lines)
-    assert len(seconds(found)) == 5
-    assert tuples(found.where("job_id = 'alone'"), "attempt") == [(3,)]
+@of(*SLURM)
+def test_jobs_of_one_role_are_left_as_they_are(told):
+    found, disagreed = told
+    assert len(seconds(found)) == len(SLURM)
     assert tuples(disagreed) == []
-    assert tuples(reconciled(spark, *SLURM)[1]) == []
+
+
+def test_events_of_one_role_are_not_looked_at(spark):
+    events = frame(spark, EVENT, SLURM)
+    found, disagreed = walk._reconciled(events, lambda *_: pytest.fail("nothing is kept"))
+    assert found is events
+    assert tuples(disagreed) == []

@@ -283,8 +283,8 @@ _LACKS: tuple[tuple[Callable[[Told], bool], str], ...] = (
     (
         _has_no_steps,
         (
-            "their trainer's log has no step that a profile knows, so they look as if they never "
-            "trained: write a profile (docs/sources/profiles.md)"
+            "no step is told of them, so they look as if they never trained: log steps, or write a "
+            "profile for the trainer's lines (docs/sources/profiles.md)"
         ),
     ),
     (

@@ -35,14 +35,14 @@ def _trust() -> Column:
     return _looked_up(order, default=len(Role))
 
 
-def _clock() -> Column:
-    return _looked_up({name: known.clock_ms for name, known in SOURCES.items()}, default=1)
+def _clock(of: str = "source") -> Column:
+    return _looked_up({name: s.clock_ms for name, s in SOURCES.items()}, default=1, of=of)
 
 
-def _looked_up(values: Mapping[str, int], default: int) -> Column:
+def _looked_up(values: Mapping[str, int], default: int, of: str = "source") -> Column:
     found = F.lit(default)
     for name, value in values.items():
-        found = F.when(F.col("source") == name, value).otherwise(found)
+        found = F.when(F.col(of) == name, value).otherwise(found)
     return found
 
 
@@ -324,7 +324,7 @@ def disagreements(weak: DataFrame) -> DataFrame:
     inside = weak.where("is_inside")
     is_start, is_end = event == "attempt_started", event == "attempt_ended"
     early = F.when(is_start & (F.col("at") < F.col("w_begin")), F.col("w_begin") - F.col("at"))
-    clock = _clock_of("w_source")
+    clock = _clock("w_source")
     following = F.coalesce("w_next_begin", "first_begin")
     apart = F.least(F.abs(F.col("at") - F.col("w_begin")), F.abs(F.col("at") - following))
     is_stray = is_start & ~F.col("is_inside") & (F.col("at") < F.col("last_begin"))
@@ -373,13 +373,6 @@ def cause_disagreements(struck: DataFrame) -> DataFrame:
         F.col("w_cause").alias("other"),
         F.lit(None).cast("long").alias("difference_ms"),
     )
-
-
-def _clock_of(column: str) -> Column:
-    found = F.lit(1)
-    for name, known in SOURCES.items():
-        found = F.when(F.col(column) == name, known.clock_ms).otherwise(found)
-    return found
 
 
 def _told(
